@@ -13,7 +13,7 @@ import polars as pl
 
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 
-OF_DEVICES = ("addr", "host")
+LOCAL_SUBJECTS = ("addr", "host")
 """Types of subjects of which only the surroundings count; all else is compared within its whole job."""
 
 
@@ -64,7 +64,7 @@ def _suspects(
     """Count the missing NICs that may be at fault in a subject's place: those that its host sends to or receives from,
     and as many as the host has fewer NICs than others, for they may be the missing ones."""
     near, absent = members, 0
-    if row["subject_type"] in OF_DEVICES:
+    if row["subject_type"] in LOCAL_SUBJECTS:
         of_subject = (pl.col("addr") == row["subject"]) | (pl.col("host") == row["subject"])
         hosts = members.filter(of_subject)["host"].unique()
         near = members.filter(pl.col("host").is_in(hosts.implode()))

@@ -15,7 +15,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics import grouped_sort
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings, Settings
-from llmprism_tasks.stages.diagnosis.own_work.announcements import HEARD, announced
+from llmprism_tasks.stages.diagnosis.own_work.announcements import MEASURED_COLUMNS, announced
 from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
 from llmprism_tasks.stages.liveness.overdue import Silence, long_silences
 from llmprism_tasks.stages.parallelism.layout.dp_groups import gradient_groups
@@ -27,10 +27,10 @@ from llmprism_tasks.stages.timeline.placement import NIC
 from llmprism_tasks.stages.traffic import nic_pairs, retries
 from llmprism_tasks.stages.traffic.index import JobTraffic, TrafficIndex
 
-QUICK = 0.25
+HEALTHY_STEP_QUANTILE = 0.25
 """Quantile of a job's step lengths that is a healthy step, as long as a fault spares a quarter of the look-back."""
 
-ROW: dict[str, pl.DataType | type[pl.DataType]] = {
+FINDING_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "job_id": pl.String,
     "kind": pl.String,
     "subject_type": pl.String,
@@ -60,17 +60,17 @@ detector knows it; NULL where `price` finds out.
 MOST_SUSPECTS = 3
 """NICs that are named together if the data do not tell them apart: more are no help to who looks for the fault."""
 
-ENOUGH = 12
+ENOUGH_STEPS = 12
 """Steps of a window that are enough to show a fault: three deviations of their median are less than one of a step."""
 
-KIND = pl.Enum(["cp", "dp", "ep", "other", "pp", "tp"])
+PAIR_KIND_ENUM = pl.Enum(["cp", "dp", "ep", "other", "pp", "tp"])
 """Kinds of pairs as numbers, in alphabetical order; each of millions of flows has one."""
 
-STORAGE = {"job_id": pl.String, "flow_start_ns": pl.Int64, "bytes": pl.Int64}
+STORAGE_SCHEMA = {"job_id": pl.String, "flow_start_ns": pl.Int64, "bytes": pl.Int64}
 
-RETRIED = {"job_id": pl.String, **retries.RETRIED}
+RETRIES_SCHEMA = {"job_id": pl.String, **retries.RETRIES_SCHEMA}
 
-BESIDE = {"job_id": pl.String, "addr": pl.String, "flow_start_ns": pl.Int64, "bytes": pl.Int64}
+FOREIGN_TRAFFIC_SCHEMA = {"job_id": pl.String, "addr": pl.String, "flow_start_ns": pl.Int64, "bytes": pl.Int64}
 
 
 Finder = Callable[["Evidence", DiagnosisSettings], pl.DataFrame]
@@ -108,10 +108,10 @@ class Evidence:
     window: Window
     silences: Sequence[Silence] = ()
     rests: Sequence[Silence] = ()
-    storage: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=STORAGE))
+    storage: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=STORAGE_SCHEMA))
     paths: pl.Series | None = None
-    beside: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=BESIDE))
-    retried: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=RETRIED))
+    beside: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=FOREIGN_TRAFFIC_SCHEMA))
+    retried: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=RETRIES_SCHEMA))
     announced: pl.DataFrame | None = None
 
     def once(self, find: Finder, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -133,7 +133,7 @@ class Evidence:
         if self.announced is None or self.announced.is_empty():
             return flows
         jobs = flows["job_id"].unique().implode()
-        flows = flows.select(HEARD)
+        flows = flows.select(MEASURED_COLUMNS)
         return pl.concat([flows, self.announced.filter(pl.col("job_id").is_in(jobs)).cast(flows.schema)])
 
     def with_paths(self, flows: pl.DataFrame) -> pl.DataFrame:
@@ -147,7 +147,7 @@ class Evidence:
 
         Steps of the look-back are included if the window has few steps, or if there are no replicas to compare with.
         """
-        now = self.steps.filter("current").group_by("job_id").agg(many=pl.col("step_index").n_unique() >= ENOUGH)
+        now = self.steps.filter("current").group_by("job_id").agg(many=pl.col("step_index").n_unique() >= ENOUGH_STEPS)
         enough = now.filter("many").join(self.groups, on="job_id", how="semi")
         known = pl.col("current") | ~pl.col("job_id").is_in(enough["job_id"].implode())
         return own_work(self.heard(self.flows), self.steps.filter(known), self.groups, hosts=self.members)
@@ -265,7 +265,7 @@ def _written(traffic: TrafficIndex, topology: pl.DataFrame, job_members: pl.Data
     outside = pairs.filter(~pl.col("dst_addr").is_in(topology["addr"].implode()))
     written = outside.join(job_members.select("job_id", src_addr="addr"), on="src_addr").sort("pair")
     if written.is_empty():
-        return pl.DataFrame(schema=STORAGE)
+        return pl.DataFrame(schema=STORAGE_SCHEMA)
     offsets = np.searchsorted(numbered["pair"].to_numpy(), np.arange(pairs.height + 1, dtype=np.int32))
     rows, within = grouped_sort.spread(offsets, written["pair"].to_numpy())
     of_pair = np.repeat(np.arange(written.height), np.diff(within))
@@ -281,8 +281,8 @@ def _beside(traffic: TrafficIndex, job_members: pl.DataFrame, pairs: pl.DataFram
     flows = traffic.bulk.select("pair", "flow_start_ns", "bytes").join(
         ends.select("pair").unique(), on="pair", how="semi"
     )
-    moved = flows.join(ends, on="pair").select(list(BESIDE))
-    return moved.sort("job_id", "addr", "flow_start_ns", "bytes").cast(pl.Schema(BESIDE))
+    moved = flows.join(ends, on="pair").select(list(FOREIGN_TRAFFIC_SCHEMA))
+    return moved.sort("job_id", "addr", "flow_start_ns", "bytes").cast(pl.Schema(FOREIGN_TRAFFIC_SCHEMA))
 
 
 def _retried(traffic: TrafficIndex, job_members: pl.DataFrame, window: Window) -> pl.DataFrame:
@@ -292,12 +292,12 @@ def _retried(traffic: TrafficIndex, job_members: pl.DataFrame, window: Window) -
     members = job_members.select("job_id", "addr")
     for end in nic_pairs.PAIR:
         tries = tries.join(members.rename({"addr": end}), on=["job_id", end] if "job_id" in tries.columns else end)
-    return tries.select(list(RETRIED))
+    return tries.select(list(RETRIES_SCHEMA))
 
 
 def _with_kinds(bulk: pl.DataFrame, traffic: TrafficIndex, pairs: pl.DataFrame) -> pl.DataFrame:
     """Return the flows of known pairs, with their `kind`."""
-    kinds = pairs.drop_nulls("kind").select(*nic_pairs.PAIR, pl.col("kind").cast(KIND))
+    kinds = pairs.drop_nulls("kind").select(*nic_pairs.PAIR, pl.col("kind").cast(PAIR_KIND_ENUM))
     return nic_pairs.of_pairs(bulk, traffic.pairs.join(kinds, on=nic_pairs.PAIR).select("pair", "kind"))
 
 
@@ -320,7 +320,7 @@ def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float:
     """
     inside = (pl.col("end_ns") > start_ns) & (pl.col("end_ns") <= end_ns)
     lengths = history.select(inside=inside, length=pl.col("end_ns") - pl.col("start_ns"))
-    within, quick = lengths.filter("inside")["length"].median(), lengths["length"].quantile(QUICK)
+    within, quick = lengths.filter("inside")["length"].median(), lengths["length"].quantile(HEALTHY_STEP_QUANTILE)
     return 0.0 if within is None or not quick else max(float(within) / float(quick) - 1, 0.0)  # type: ignore[arg-type]
 
 

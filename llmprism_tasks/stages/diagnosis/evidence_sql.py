@@ -31,29 +31,29 @@ class Traffic:
     past: bool = False
 
 
-WORK = Traffic(("dp", "pp"))
-RATES = Traffic(("dp", "pp", "ep", "cp"), past=True)
+WORK_TRAFFIC = Traffic(("dp", "pp"))
+RATE_TRAFFIC = Traffic(("dp", "pp", "ep", "cp"), past=True)
 
 TRAFFIC: dict[str, Traffic] = {
-    "slow_compute": WORK,
-    "straggler": WORK,
-    "pipeline_imbalance": WORK,
-    "slow_nic": RATES,
-    "degraded_switch": RATES,
-    "degraded_link": RATES,
-    "congestion": RATES,
-    "link_flap": RATES,
-    "switch_level": RATES,
-    "slow_network": RATES,
-    "latent": RATES,
-    "cross_group": RATES,
+    "slow_compute": WORK_TRAFFIC,
+    "straggler": WORK_TRAFFIC,
+    "pipeline_imbalance": WORK_TRAFFIC,
+    "slow_nic": RATE_TRAFFIC,
+    "degraded_switch": RATE_TRAFFIC,
+    "degraded_link": RATE_TRAFFIC,
+    "congestion": RATE_TRAFFIC,
+    "link_flap": RATE_TRAFFIC,
+    "switch_level": RATE_TRAFFIC,
+    "slow_network": RATE_TRAFFIC,
+    "latent": RATE_TRAFFIC,
+    "cross_group": RATE_TRAFFIC,
     "cross_step": Traffic(("dp", "pp"), past=True),
 }
 """Kinds that are missing here are judged by all traffic, look-back included; silence is one of them."""
 
-ALL = Traffic(past=True)
+ALL_TRAFFIC = Traffic(past=True)
 
-UNTIL_BACK = ("checkpoint_stall", "stopped")
+ENDING_WITH_A_FLOW = ("checkpoint_stall", "stopped")
 """Kinds whose `end_ns` is the start of the flow with which the job goes on; that flow is included."""
 
 OF_SUBJECT = {
@@ -142,7 +142,7 @@ WHERE pairs.window_start_ns = {window}
     AND {flows}
 ORDER BY flows.flow_start_ns, flows.src_addr, flows.dst_addr"""
 
-GONE = {
+NICS_GONE = {
     "addr": "SELECT {subject} AS addr",
     "host": "SELECT DISTINCT addr FROM job_members WHERE window_start_ns BETWEEN {first_window} AND {window} "
     "AND host = {subject}",
@@ -190,14 +190,14 @@ def query(found: Row, since_ns: int, window: Window, settings: Settings) -> str:
 
     Parameters
     ----------
-    found : a finding, a row of `evidence.ROW`
+    found : a finding, a row of `evidence.FINDING_SCHEMA`
     since_ns : start of the first flow that the window's run read, look-back included
 
     Returns
     -------
     SQL for DuckDB and DuckLake, over `flows`, `pairs`, `job_members` and `diagnoses`
     """
-    traffic = TRAFFIC.get(found["kind"], ALL)
+    traffic = TRAFFIC.get(found["kind"], ALL_TRAFFIC)
     one, _, other = found["subject"].partition(LINK)
     values = {
         "title": _title(found),
@@ -215,7 +215,7 @@ def query(found: Row, since_ns: int, window: Window, settings: Settings) -> str:
     if found["kind"] == "stopped":
         first_ns = _first_ns(found, since_ns, window)
         first_window = str(first_ns - first_ns % window.length_ns)
-        return OF_GONE.format(gone=GONE[subject_type].format(first_window=first_window, **values), **values)
+        return OF_GONE.format(gone=NICS_GONE[subject_type].format(first_window=first_window, **values), **values)
     own = OF_SUBJECT[subject_type].format(**values)
     if found["peers"] is None:
         return OF_NICS.format(peers="", of_subject=own, of_nics="of_subject", **values)
@@ -225,7 +225,7 @@ def query(found: Row, since_ns: int, window: Window, settings: Settings) -> str:
 
 def _conditions(found: Row, traffic: Traffic, since_ns: int, window: Window, settings: Settings) -> list[str]:
     first_ns = _first_ns(found, since_ns, window) if traffic.past else found["start_ns"]
-    before = "<=" if found["kind"] in UNTIL_BACK else "<"
+    before = "<=" if found["kind"] in ENDING_WITH_A_FLOW else "<"
     conditions = [
         f"flows.window_start_ns BETWEEN {first_ns - first_ns % window.length_ns} AND {window.start_ns}",
         f"flows.flow_start_ns >= {first_ns}",

@@ -38,7 +38,8 @@ DETECTORS = (
     unexplained.find,
     slow_run.find,
 )
-"""Detectors: functions of evidence and settings that return rows of `evidence.ROW`, of one kind of fault or more."""
+"""Detectors: functions of evidence and settings that return rows of `evidence.FINDING_SCHEMA`, of one kind of fault or
+more."""
 
 
 def diagnosis(

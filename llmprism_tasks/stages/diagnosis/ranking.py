@@ -12,7 +12,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.diagnosis import evidence_sql
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
 from llmprism_tasks.stages.parallelism.layout.job_layout import one_ring_or_several
 
 Row = dict[str, Any]
@@ -20,28 +20,28 @@ Row = dict[str, Any]
 DEVICES = ("addr", "host", "link", "switch")
 """Types of subjects that can be at fault. Jobs, data-parallel groups and pipeline stages only show an effect."""
 
-CAUSE_UNKNOWN = ("straggler", "slow_network")
+KINDS_WITHOUT_CAUSE = ("straggler", "slow_network")
 """Kinds that name a slow subject, but not the cause."""
 
-SEEMS_SLOW = ("slow_compute", "straggler")
+KINDS_OF_SLOW_COMPUTE = ("slow_compute", "straggler")
 """Kinds that say of a device that it computes slowly, for what it sends comes late."""
 
-EFFECTS = ("cross_step", "cross_group")
+KINDS_OF_EFFECT = ("cross_step", "cross_group")
 """Kinds that describe an effect on a job."""
 
-AMONG_ALIKE = ("slow_compute", "pipeline_imbalance", *HIDDEN)
+KINDS_AMONG_PEERS = ("slow_compute", "pipeline_imbalance", *HIDDEN)
 """Kinds found by comparing members that do the same work; only the layout says which members do."""
 
-LIKELY = 0.5
+LIKELY_LAYOUT = 0.5
 """Confidence below which a layout is more likely wrong than right."""
 
-ONCE = ["job_id", "kind", "subject_type", "subject"]
+DIAGNOSIS_KEY = ["job_id", "kind", "subject_type", "subject"]
 """Key of a diagnosis within a window."""
 
 
 def deduplicate(found: pl.DataFrame) -> pl.DataFrame:
     """Keep the first of several findings of one kind and subject; the detector that knows most comes first."""
-    return found.unique(ONCE, keep="first", maintain_order=True)
+    return found.unique(DIAGNOSIS_KEY, keep="first", maintain_order=True)
 
 
 def drop_unlikely_layouts(found: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
@@ -58,9 +58,9 @@ def drop_unlikely_layouts(found: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFra
     judged = jobs.filter(pl.col("confidence").is_not_null())
     wrong, unknown = (
         pl.col("job_id").is_in(judged.filter(which)["job_id"].implode())
-        for which in (pl.col("confidence") < LIKELY * one_ring_or_several(), pl.col("dp").is_null())
+        for which in (pl.col("confidence") < LIKELY_LAYOUT * one_ring_or_several(), pl.col("dp").is_null())
     )
-    compared = pl.col("kind").is_in(AMONG_ALIKE)
+    compared = pl.col("kind").is_in(KINDS_AMONG_PEERS)
     return found.filter(~(compared & (wrong | (unknown & pl.col("peers").is_not_null()))))
 
 
@@ -69,13 +69,13 @@ def assemble(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl.
 
     Parameters
     ----------
-    found : rows of `evidence.ROW`, in any order
+    found : rows of `evidence.FINDING_SCHEMA`, in any order
 
     Returns
     -------
     the findings that no other finding explains, with `rank` and `evidence_sql`, the worst first
     """
-    nothing = pl.DataFrame(schema=ROW | {"rank": pl.Int32, "evidence_sql": pl.String})
+    nothing = pl.DataFrame(schema=FINDING_SCHEMA | {"rank": pl.Int32, "evidence_sql": pl.String})
     if found.is_empty():
         return nothing
     hosts = {(job_id, addr): host for job_id, addr, host in evidence.members.select("job_id", "addr", "host").rows()}
@@ -114,11 +114,11 @@ def unexplained(found: list[Row]) -> list[Row]:
     whole job says more than that its steps became longer.
     """
     stragglers = [row for row in found if row["kind"] == "straggler" and row["subject_type"] == "job"]
-    surely = [row for row in found if row["kind"] not in EFFECTS and (row["confidence"] or 0) >= MAJORITY]
+    surely = [row for row in found if row["kind"] not in KINDS_OF_EFFECT and (row["confidence"] or 0) >= MAJORITY]
 
     def explains(cause: Row, row: Row) -> bool:
         more = cause["kind"] == "slow_network" and row["kind"] == "straggler"
-        known = cause["kind"] not in CAUSE_UNKNOWN  # an unknown cause explains nothing
+        known = cause["kind"] not in KINDS_WITHOUT_CAUSE  # an unknown cause explains nothing
         return row["job_id"] == cause["job_id"] and _together(row, cause) and (known or more)
 
     def is_said_better(row: Row) -> bool:
@@ -126,7 +126,7 @@ def unexplained(found: list[Row]) -> list[Row]:
         return longer and any(row["job_id"] == other["job_id"] and _together(row, other) for other in stragglers)
 
     def is_explained(row: Row) -> bool:
-        return row["kind"] in CAUSE_UNKNOWN and any(explains(cause, row) for cause in surely)
+        return row["kind"] in KINDS_WITHOUT_CAUSE and any(explains(cause, row) for cause in surely)
 
     return [row for row in found if not (is_explained(row) or is_said_better(row))]
 
@@ -151,7 +151,7 @@ def not_waiting(found: list[Row], hosts: dict[tuple[str, str], str]) -> list[Row
         return together and too_much and not _one_trouble(row, cause, hosts)
 
     def waits(row: Row) -> bool:
-        seems_slow = row["kind"] in SEEMS_SLOW and row["subject_type"] in DEVICES
+        seems_slow = row["kind"] in KINDS_OF_SLOW_COMPUTE and row["subject_type"] in DEVICES
         return seems_slow and any(waits_for(row, cause) for cause in moves)
 
     return [row for row in found if not waits(row)]

@@ -16,19 +16,19 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.liveness.foreign import SMALL
+from llmprism_tasks.stages.liveness.foreign import CHATTER_BYTES
 from llmprism_tasks.stages.liveness.last_exchange import missing_sender
 from llmprism_tasks.stages.liveness.step_progress import StepProgress
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.traffic.opposite import opposite
 
-PACE = 0.02
+LEAST_OVERDUE = 0.02
 """Ratio of a step by which a NIC must at least be overdue; healthy steps vary by this much."""
-APART = 0.5
+LAST_EXCHANGE_APART = 0.5
 """Ratio of the time since pairs fell silent that must lie between the last exchange and the exchanges before it."""
-ALIKE = 0.1
+SAME_WORK_RATIO = 0.1
 """Ratio by which two pairs' bytes in a step may differ if the pairs do the same work."""
-CLOCKS_NS = 1_000_000
+CLOCK_ERROR_NS = 1_000_000
 """Largest difference between the clocks of two switches."""
 TWO_BETWEEN = 3
 """Hops in a row that have two members between them: the one that stopped, and the next, which had sent all it had."""
@@ -64,7 +64,7 @@ def late_pairs(where: StepProgress, hosts: Mapping[str, str], settings: Diagnosi
     ----------
     hosts : host of each member
     """
-    margin = pl.max_horizontal(settings.sigmas * pl.col("noise_ns"), pl.lit(PACE * where.period_ns))
+    margin = pl.max_horizontal(settings.sigmas * pl.col("noise_ns"), pl.lit(LEAST_OVERDUE * where.period_ns))
     return _confirmed(where, hosts).filter(pl.col("late_ns") > margin)
 
 
@@ -78,7 +78,7 @@ def _confirmed(where: StepProgress, hosts: Mapping[str, str]) -> pl.DataFrame:
     for end in PAIR:
         placed = placed.join(ends.rename({"addr": end, "host": f"{end}_host"}), on=end)
     alike = placed.join(placed, on=[f"{end}_host" for end in PAIR], suffix="_other").filter(
-        (pl.col("usual_other") / pl.col("usual") - 1).abs() <= ALIKE
+        (pl.col("usual_other") / pl.col("usual") - 1).abs() <= SAME_WORK_RATIO
     )
     most = pl.col("late_ns_other").fill_null(float("-inf")).sort(descending=True).get((pl.len() - 1) // 2)
     agreed = alike.group_by(PAIR).agg(most=most)
@@ -143,7 +143,9 @@ def _front(where: StepProgress, hosts: Mapping[str, str]) -> pl.DataFrame:
     """Return the pairs that had been due for about the longest, within their noise."""
     due = _confirmed(where, hosts)
     worst = due.sort("late_ns", "noise_ns", "src_addr", "dst_addr", descending=[True, False, False, False]).head(1)
-    room = pl.max_horizontal(3 * pl.max_horizontal("noise_ns", worst["noise_ns"].max()), PACE * where.period_ns)
+    room = pl.max_horizontal(
+        3 * pl.max_horizontal("noise_ns", worst["noise_ns"].max()), LEAST_OVERDUE * where.period_ns
+    )
     return due.filter(pl.col("late_ns") >= worst["late_ns"].max() - room)
 
 
@@ -154,7 +156,7 @@ def _waiting_for_none(first: pl.DataFrame, hosts: Mapping[str, str]) -> pl.DataF
         pairs.select("pair", "late_ns", "noise_ns", host=pl.col(end).replace_strict(hosts, default=None))
         for end in PAIR
     )
-    margin = pl.max_horizontal(3 * pl.col("noise_ns").max().over("host"), CLOCKS_NS)
+    margin = pl.max_horizontal(3 * pl.col("noise_ns").max().over("host"), CLOCK_ERROR_NS)
     waits = at.filter(pl.col("late_ns") < pl.col("late_ns").max().over("host") - margin)
     return pairs.join(waits, on="pair", how="anti").drop("pair").sort(PAIR)
 
@@ -178,7 +180,7 @@ def _either(
     for src, late_ns, bytes_ in first.select("src_addr", "late_ns", "sent").iter_rows():
         late[hosts[src]] = max(late[hosts[src]], late_ns)
         sent[hosts[src]] += bytes_
-    margin_ns = max(3 * float(first["noise_ns"].max()), CLOCKS_NS)  # type: ignore[arg-type]
+    margin_ns = max(3 * float(first["noise_ns"].max()), CLOCK_ERROR_NS)  # type: ignore[arg-type]
     ready = {hosts[src] for src in first["src_addr"]} - {hosts[dst] for dst in where.due["dst_addr"]}
     chance = LIKELIER
     if abs(seen[one] - seen[two]) > margin_ns:
@@ -221,7 +223,7 @@ def _owing(where: StepProgress, first: pl.DataFrame, hosts: Mapping[str, str]) -
     sender, receiver = (pl.col(end).replace_strict(hosts, default=None) for end in PAIR)
     owed = first.with_columns(host=sender, whom=receiver)
     lacks = _confirmed(where, hosts).group_by(host=receiver).agg(lacks_ns=pl.col("late_ns").max())
-    margin = pl.max_horizontal(3 * pl.col("noise_ns"), CLOCKS_NS)
+    margin = pl.max_horizontal(3 * pl.col("noise_ns"), CLOCK_ERROR_NS)
     waits = (pl.col("lacks_ns") >= pl.col("late_ns") - margin).fill_null(value=False)
     owes = owed.join(lacks, on="host", how="left").filter(~waits.any().over("host"))
     if owes["host"].n_unique() != 1 or owes["whom"].n_unique() != 1:
@@ -262,7 +264,7 @@ def _absent(
     seen = first.with_columns(pl.col("last_ns").fill_null(where.ended_ns)).sort("last_ns", "src_addr", "dst_addr")
     for _ in range(2 if first["last_ns"].has_nulls() else 1):
         gaps = np.diff(seen["last_ns"].to_numpy())
-        if not gaps.size or gaps.max() <= APART * (where.silent_ns - seen["last_ns"][0]):
+        if not gaps.size or gaps.max() <= LAST_EXCHANGE_APART * (where.silent_ns - seen["last_ns"][0]):
             return None
         seen = seen[int(gaps.argmax()) + 1 :]
         absent = sorted(set(ends) - {*seen["src_addr"], *seen["dst_addr"]})
@@ -335,8 +337,8 @@ def _behind(where: StepProgress, hosts: Mapping[str, str]) -> FirstStopped | Non
     hops = one_way.filter(pl.col("src_addr").is_in(ring))
     least, most = (int(value) for value in hops.select(least=pl.col("sent").min(), most=pl.col("sent").max()).row(0))
     lack = hops.filter(2 * pl.col("sent") < least + most)
-    overdue = pl.col("late_ns") > pl.max_horizontal(3 * pl.col("noise_ns"), pl.lit(PACE * where.period_ns))
-    if most - least < SMALL or not lack.select(overdue.any()).item():
+    overdue = pl.col("late_ns") > pl.max_horizontal(3 * pl.col("noise_ns"), pl.lit(LEAST_OVERDUE * where.period_ns))
+    if most - least < CHATTER_BYTES or not lack.select(overdue.any()).item():
         return None
     between = sorted(set(lack["src_addr"]) & set(lack["dst_addr"]))
     if lack.height == TWO_BETWEEN and len({hosts[addr] for addr in between}) == 2 == len(between):
@@ -354,7 +356,7 @@ def _starving(lack: pl.DataFrame, between: Sequence[str], hosts: Mapping[str, st
     sent, received = (dict(lack.select(end, pl.col("last_ns").fill_null(0)).rows()) for end in PAIR)
     filled = {addr: received[addr] - sent[addr] for addr in between}
     two, one = sorted(between, key=filled.__getitem__)
-    if filled[one] - filled[two] <= CLOCKS_NS:
+    if filled[one] - filled[two] <= CLOCK_ERROR_NS:
         return None
     why = f"has received for longer without sending on than {hosts[two]}, and less has come from and to both"
     return FirstStopped((one,), hosts[two], why, LIKELIER)

@@ -20,22 +20,22 @@ from llmprism_tasks.stages.step_division.restarts import ends_of_pairs, main_pai
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.both_ways import both_ways
 
-FEW = 0.25
+MOST_FOREIGN_PAIRS = 0.25
 """Share of a job's pairs, at most, that may be foreign: a job of four NICs has one copy, and not three."""
 
-LITTLE = 0.02
+IDLE_SHARE_OF_PAIR = 0.02
 """Share of what a pair usually moves in as long a time up to which it trains no more: heartbeats and logs of a job that
 stands still are a thousandth of its training, and nobody calls a job fifty times slower a job at work."""
 
-NOTHING = 0.002
+IDLE_SHARE_OF_NIC = 0.002
 """The same as a share of what either of its NICs moves both ways: chatter moves at most 0.0004 of that, the
 smallest activations 0.013. Pairs that sent once, at the start, have no usual pace to compare with."""
 
-SMALL = 65_536
+CHATTER_BYTES = 65_536
 """Bytes below which a record that nothing follows is chatter: no activation is smaller, and logs have 20 kB. What a
 stopped member leaves of a message follows its other parts within a second."""
 
-PART_NS = 1_000_000_000
+BIN_NS = 1_000_000_000
 """Bins in which silences are searched, one second; parts of one message follow each other sooner."""
 
 
@@ -55,8 +55,8 @@ def at_work(bulk: pl.DataFrame, *, least_ns: int) -> Flags:
     starts, ends, sizes = (bulk[name].to_numpy() for name in nic_pairs.TIMES)
     lasted = np.maximum(starts[offsets[1:] - 1] - starts[offsets[:-1]], least_ns)
     usual = ragged.sums(sizes, offsets) / lasted * least_ns
-    least = np.maximum(LITTLE * usual, NOTHING * both_ways(source, target, usual))
-    return ~trickles(starts, ends, sizes, offsets, least, small=SMALL, reach=least_ns // 2, pause=PART_NS)
+    least = np.maximum(IDLE_SHARE_OF_PAIR * usual, IDLE_SHARE_OF_NIC * both_ways(source, target, usual))
+    return ~trickles(starts, ends, sizes, offsets, least, small=CHATTER_BYTES, reach=least_ns // 2, pause=BIN_NS)
 
 
 def foreign_pairs(bulk: pl.DataFrame, window: Window, *, least_ns: int, more: float) -> pl.DataFrame:
@@ -75,7 +75,7 @@ def foreign_pairs(bulk: pl.DataFrame, window: Window, *, least_ns: int, more: fl
     pairs, offsets = nic_pairs.pairs_of(bulk, ["job_id"]), nic_pairs.starts_of_pairs(bulk)
     starts, ends = bulk["flow_start_ns"].to_numpy(), bulk["flow_end_ns"].to_numpy()
     numbers = np.arange(pairs.height)
-    found = busy_parts(starts, ends, offsets, numbers.astype(np.uint32), PART_NS)
+    found = busy_parts(starts, ends, offsets, numbers.astype(np.uint32), BIN_NS)
     since, back = np.zeros((2, pairs.height), np.int64)
     main = main_pairs(bulk)
     jobs = pairs["job_id"].rank("dense").to_numpy().astype(np.int64) - 1
@@ -97,7 +97,7 @@ def _of_job(
     found : pair, first start and last end of each busy second
     """
     asked = int(main.sum())
-    few = int(FEW * asked)
+    few = int(MOST_FOREIGN_PAIRS * asked)
     if not few:
         return np.zeros(pairs.size, np.bool_), 0, 0
     first, last = _table(pairs, found)
@@ -127,7 +127,7 @@ def _table(pairs: Integers, found: tuple[Integers, Integers, Integers]) -> tuple
     chosen = (pair >= pairs[0]) & (pair <= pairs[-1])
     chosen[chosen] = np.isin(pair[chosen], pairs)
     row, begins, ends = np.searchsorted(pairs, pair[chosen]), first[chosen], last[chosen]
-    second = begins // PART_NS
+    second = begins // BIN_NS
     second -= second.min()
     shape = (pairs.size, int(second.max()) + 1)
     firsts, lasts = np.full(shape, AFTER_ALL), np.zeros(shape, np.int64)

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from llmprism_tasks.stages.liveness.first_stopped import ALIKE
+from llmprism_tasks.stages.liveness.first_stopped import SAME_WORK_RATIO
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 
-SISTERS = 3
+LEAST_RAILS = 3
 """Least pairs of two hosts of which one can be odd: of two, either may be."""
 
 
@@ -29,9 +29,10 @@ def odd_nic(sent: pl.DataFrame, hosts: Mapping[str, str]) -> str | None:
     between = [pl.col(end).replace_strict(hosts, default=None).alias(f"{end}_host") for end in PAIR]
     places = [f"{end}_host" for end in PAIR]
     placed = sent.with_columns(between).drop_nulls(places)
-    alike = placed.filter((pl.col("usual") / pl.col("usual").median().over(places) - 1).abs() <= ALIKE)
+    alike = placed.filter((pl.col("usual") / pl.col("usual").median().over(places) - 1).abs() <= SAME_WORK_RATIO)
     lacks = alike.filter(
-        pl.len().over(places) >= SISTERS, pl.col("sent") < (1 - ALIKE) * pl.col("sent").median().over(places)
+        pl.len().over(places) >= LEAST_RAILS,
+        pl.col("sent") < (1 - SAME_WORK_RATIO) * pl.col("sent").median().over(places),
     )
     common = set.intersection(*({*pair} for pair in lacks.select(PAIR).iter_rows())) if lacks.height > 1 else set()
     if len(common) != 1:

@@ -24,17 +24,17 @@ from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.index import TrafficIndex
 
-STEP_MORE = 0.25
+LONGER_BY_STEPS = 0.25
 """Ratio of a step by which a silence must be longer than any before; long steps vary by a few percent."""
-PREFETCHED = 4
+PREFETCHED_STEPS = 4
 """Steps whose samples a data loader may read ahead without a step consuming them."""
 LAST_STEPS = 2
 """Steps before a silence in which each member exchanges data with another. Two, because one may just have begun or have
 lost its records."""
-AS_RESTART = 0.8
+RESTART_SHARE = 0.8
 """Ratio of the time in which a job restarts from which a pause may be taken for a restart: `restarts` measures it in
 tenths, give or take two. The step with such a pause belongs to no run, so nothing else tells of it."""
-PART_NS = NANOSECONDS_PER_SECOND
+BIN_NS = NANOSECONDS_PER_SECOND
 """Bins in which silences are searched, one second: there are a thousand times fewer bins than flows."""
 
 
@@ -146,7 +146,7 @@ def long_silences(
         if not (silence.replaced or lasts):
             continue
         longest_ns = 0 if silence.replaced else gap.longest_ns
-        patience = longest_ns + max(where.period_ns * STEP_MORE, _least_ns(settings))
+        patience = longest_ns + max(where.period_ns * LONGER_BY_STEPS, _least_ns(settings))
         unseen_ns = _unseen_ns(silence, pl.concat([mine["flow_start_ns"], others]), window)
         overdue_ = silence.until_ns - gap.since_ns - unseen_ns > patience
         saved = _moved(written, gap.since_ns - where.period_ns, gap.since_ns + where.period_ns)
@@ -193,7 +193,7 @@ def _training(bulk: pl.DataFrame, window: Window, settings: Settings) -> tuple[p
     bulk = nic_pairs.in_order(bulk)
     works = pl.Series(at_work(bulk, least_ns=_least_ns(settings)))
     bulk = bulk.filter(pl.Series(works))
-    found = foreign_pairs(bulk, window, least_ns=int(AS_RESTART * _least_ns(settings)), more=STEP_MORE)
+    found = foreign_pairs(bulk, window, least_ns=int(RESTART_SHARE * _least_ns(settings)), more=LONGER_BY_STEPS)
     if found.is_empty():
         return bulk, pl.DataFrame(schema=dict.fromkeys(PAIR, pl.String)), pl.Series("flow_start_ns", [], pl.Int64)
     flows = bulk.join(found, on="pair", how="left", maintain_order="left")
@@ -299,7 +299,7 @@ def _is_loaded(gap: Gap, where: StepProgress, read: pl.DataFrame, written: pl.Da
     """
     if gap.back_ns is None:
         return False
-    usual = _moved(read, gap.since_ns - PREFETCHED * where.period_ns, gap.since_ns)
+    usual = _moved(read, gap.since_ns - PREFETCHED_STEPS * where.period_ns, gap.since_ns)
     loaded = _moved(read, gap.since_ns, gap.back_ns)
     saves = loaded < _moved(written, gap.since_ns, gap.back_ns)
     return not saves and loaded >= settings.recognition.least_bytes + 2 * usual
@@ -342,18 +342,18 @@ def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterat
     )
     over = pl.col("back_ns").is_not_null()
     longest = pl.col("length").clip(lower_bound=0).cum_max().shift(fill_value=0).over("job_id")
-    again = pl.when(pl.col("length") > AS_RESTART * _least_ns(settings)).then("back_ns").shift().forward_fill()
+    again = pl.when(pl.col("length") > RESTART_SHARE * _least_ns(settings)).then("back_ns").shift().forward_fill()
     latest = _joined(bulk).group_by("job_id").agg(pl.col("joined_ns").max())
     least_ns = _least_ns(settings)
     shortest = (
         pl.when(pl.col("joined_ns") >= pl.col("back_ns"))
         .then(least_ns)
         .when(over)
-        .then(AS_RESTART * least_ns)
+        .then(RESTART_SHARE * least_ns)
         .otherwise(pl.col("longest_ns") + least_ns)
     )
     replaces = (pl.col("joined_ns") >= pl.col("back_ns")).fill_null(value=False)
-    clearly = ~over | replaces | (pl.col("length") > (1 + STEP_MORE) * pl.col("longest_ns"))
+    clearly = ~over | replaces | (pl.col("length") > (1 + LONGER_BY_STEPS) * pl.col("longest_ns"))
     long = (
         gaps.with_columns(longest_ns=longest, trained_ns=pl.coalesce(again.over("job_id"), "seen_ns"))
         .join(latest, on="job_id", maintain_order="left")
@@ -384,7 +384,7 @@ def _parts(bulk: pl.DataFrame) -> pl.DataFrame:
     jobs = pairs.select("job_id").unique().sort("job_id")
     numbered = pairs.join(jobs.with_row_index("job"), on="job_id", maintain_order="left")
     job, first, last = busy_parts(
-        bulk["flow_start_ns"].to_numpy(), bulk["flow_end_ns"].to_numpy(), offsets, numbered["job"].to_numpy(), PART_NS
+        bulk["flow_start_ns"].to_numpy(), bulk["flow_end_ns"].to_numpy(), offsets, numbered["job"].to_numpy(), BIN_NS
     )
     return jobs[job].with_columns(first_ns=pl.Series(first), last_ns=pl.Series(last))
 

@@ -16,7 +16,7 @@ from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.numerics.robust import sigma
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.liveness.foreign import FEW
+from llmprism_tasks.stages.liveness.foreign import MOST_FOREIGN_PAIRS
 from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.step_division.division import divide
 from llmprism_tasks.stages.step_division.periodicity import PAIR
@@ -25,20 +25,20 @@ from llmprism_tasks.stages.traffic.opposite import opposite
 
 LEAST_STEPS, LEAST_STEPS_NS = 6, 120 * NANOSECONDS_PER_SECOND
 """Steps that a job must have shown, or three steps over this time: a job's first steps are unlike the others."""
-TEMPLATES = 8
+TEMPLATE_STEPS = 8
 """Steps that show when each pair is due; over more steps a job's pace changes."""
-PAUSE = 0.5
+PAUSE_SHARE = 0.5
 """Share of a step's longest silence from which a silence ends what follows the step before."""
-TWINS = 2.0
+DISSIMILARITY_RATIO = 2.0
 """Factor on the difference of the most similar steps. Half of those differ by more than their median, hardly any by
 twice as much."""
-LOST = 0.25
+LOST_RECORDS = 0.25
 """Share of a pipeline's last messages whose records a poor collector may have lost: one of the four that a stage of
 four tensor-parallel ranks sends. Ranks in lock step have either all sent, or none has."""
 CHATTER = 0.01
 """Share of what its pair moves in a step below which a record is no part of the step, but a heartbeat or a log: who
 chats may have stopped to train."""
-SHOWN = 3
+PERIODS_SHOWN = 3
 """Steps that show a period, and present steps for which another one must have been seen."""
 SAME_RHYTHM = 2**0.5
 """Largest factor between two periods of one rhythm. If micro-batches are mistaken for steps, a step is at least two of
@@ -140,7 +140,7 @@ def _whole_steps(endpoints: pl.DataFrame, settings: Settings) -> pl.DataFrame | 
         .agg(
             pl.col("bytes").sum(),
             pl.col("end_ns").max(),
-            missing=nics - pl.len() + (part < PAUSE).sum(),
+            missing=nics - pl.len() + (part < PAUSE_SHARE).sum(),
             uneven=_unevenness(part),
         )
         .sort("step")
@@ -169,7 +169,7 @@ def _is_as_even(uneven: float, others: pl.Series, settings: Settings) -> bool:
     lost, or the stages of a pipeline are not cut at one moment.
     """
     same, worst = settings.rhythm.same_size, float(others.max() or 0)  # type: ignore[arg-type]
-    return uneven <= max(same, TWINS * worst) or worst > same
+    return uneven <= max(same, DISSIMILARITY_RATIO * worst) or worst > same
 
 
 def _kept(period_ns: int, bulk: pl.DataFrame, moment: Window, settings: Settings) -> bool:
@@ -182,10 +182,10 @@ def _kept(period_ns: int, bulk: pl.DataFrame, moment: Window, settings: Settings
     until_ns = moment.start_ns
     earlier = Window(until_ns - moment.length_ns, moment.length_ns)
     division = divide(bulk.filter(pl.col("flow_start_ns") < until_ns), earlier, settings)
-    if division is None or division.job_steps.height < SHOWN:
+    if division is None or division.job_steps.height < PERIODS_SHOWN:
         return True
     ends = division.job_steps["end_ns"].sort()
-    if ends[-1] - ends[0] < SHOWN * period_ns:
+    if ends[-1] - ends[0] < PERIODS_SHOWN * period_ns:
         return True
     before_ns = float(ends.diff().median())  # type: ignore[arg-type]
     return max(period_ns, before_ns) <= SAME_RHYTHM * min(period_ns, before_ns)
@@ -229,7 +229,7 @@ def _timed(placed: pl.DataFrame, job_steps: pl.DataFrame) -> pl.DataFrame:
     """Return the flows of the last whole steps, with `since_ns`: time since the end of the job's previous step."""
     began = job_steps.select("step", began_ns=pl.col("end_ns").shift(), left=pl.int_range(pl.len(), 0, -1))
     return (
-        placed.join(began.filter(pl.col("left") <= TEMPLATES, pl.col("began_ns").is_not_null()), on="step")
+        placed.join(began.filter(pl.col("left") <= TEMPLATE_STEPS, pl.col("began_ns").is_not_null()), on="step")
         .with_columns(since_ns=pl.col("flow_start_ns") - pl.col("began_ns"))
         .sort("step", "flow_start_ns", "flow_end_ns", *PAIR)
     )
@@ -259,7 +259,7 @@ def beside(steps: pl.DataFrame, pairs: pl.DataFrame, periodic: pl.Series) -> pl.
     answered = taking_part.join(taking_part, left_on=PAIR, right_on=PAIR[::-1], how="semi")
     aside = taking_part.join(answered, on="pair", how="anti")["pair"]
     aside = aside.filter(~aside.is_in(periodic.implode()))
-    return aside if aside.len() <= FEW * taking_part.height else aside.clear()
+    return aside if aside.len() <= MOST_FOREIGN_PAIRS * taking_part.height else aside.clear()
 
 
 def _is_part(begun: pl.DataFrame, steps: pl.DataFrame, taking_part: pl.DataFrame, settings: Settings) -> bool:
@@ -285,7 +285,7 @@ def _follows(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> bo
     until = pl.max_horizontal(end_of_earlier("flow_end_ns").over("step"), "began_ns")
     gaps = steps.with_columns(gap=pl.col("flow_start_ns") - until)
     longest = gaps.group_by("step").agg(pl.col("gap").max())["gap"].median()
-    paused = (pl.col("gap") >= PAUSE * pl.lit(longest)).cast(pl.Int64).cum_sum().over("step") > 0
+    paused = (pl.col("gap") >= PAUSE_SHARE * pl.lit(longest)).cast(pl.Int64).cum_sum().over("step") > 0
     after = gaps.with_columns(bytes=pl.when(paused).then(0).otherwise("bytes"))
     sent = pl.concat([after.select("step", "src_addr", "bytes"), begun.select("step", "src_addr", "bytes")])
     nics = sent.pivot(on="step", index="src_addr", values="bytes", aggregate_function="sum").fill_null(0)
@@ -295,7 +295,7 @@ def _follows(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> bo
         return False
     between = np.abs(each[:, np.newaxis] - each).sum(axis=2)
     np.fill_diagonal(between, np.inf)
-    alike = TWINS * float(np.median(between.min(axis=0)))
+    alike = DISSIMILARITY_RATIO * float(np.median(between.min(axis=0)))
     total = each.sum(axis=1)
     near = np.abs(each - last).sum(axis=1) <= np.maximum(alike, settings.rhythm.same_size * total)
     return bool((near & (total > 0)).any())
@@ -319,7 +319,7 @@ def _is_last_answer(
     both = sent.join(silent, on=PAIR, how="left").join(answered, on=PAIR, how="left")
     last = both.filter(pl.col("asked") & pl.col("answered")).height
     lost = both.filter(pl.col("asked") & (pl.col("sent") == 0)).height // 2
-    return 0 < 2 * (last + lost) == sent.height and lost <= LOST * (last + lost)
+    return 0 < 2 * (last + lost) == sent.height and lost <= LOST_RECORDS * (last + lost)
 
 
 def _answers(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
@@ -353,7 +353,7 @@ def _at_pause(numbered: pl.DataFrame, whole: pl.DataFrame, settings: Settings) -
     gap = pl.col("flow_start_ns") - end_of_earlier("flow_end_ns").over("step")
     before = (pl.col("bytes").cum_sum() - pl.col("bytes")).over("step")
     longest = pl.col("gap").max().over("step")
-    paused = steps.select("step", gap=gap, before=before).filter(pl.col("gap") >= PAUSE * longest)
+    paused = steps.select("step", gap=gap, before=before).filter(pl.col("gap") >= PAUSE_SHARE * longest)
     there = paused.filter((pl.col("before") - last).abs() <= settings.rhythm.same_size * pl.col("before"))
     return 2 * there["step"].n_unique() >= whole.height
 

@@ -13,7 +13,7 @@ from llmprism_tasks.numerics import graphs
 from llmprism_tasks.stages.traffic.opposite import opposite
 
 ENDS = ["src_addr", "dst_addr"]
-AGREEMENT = 0.8
+AGREEING_NICS = 0.8
 """Ratio of a job's NICs whose groups must have one size for it to be the degree; the rest may have lost their pairs."""
 
 
@@ -58,7 +58,7 @@ def gradients_apart(pairs: pl.DataFrame, ring_share: float) -> pl.DataFrame:
         largest.group_by("job_id")
         .len()
         .join(touched, on="job_id")
-        .filter(pl.col("touched") >= AGREEMENT * pl.col("len"))
+        .filter(pl.col("touched") >= AGREEING_NICS * pl.col("len"))
     )
     apart = joining.join(everywhere, on="job_id", how="anti").with_columns(apart=True)
     return (
@@ -68,7 +68,7 @@ def gradients_apart(pairs: pl.DataFrame, ring_share: float) -> pl.DataFrame:
     )
 
 
-ENDING = {"dp": 0, "pp": 1, "ep": 2, "cp": 2}
+ENDING_RANK = {"dp": 0, "pp": 1, "ep": 2, "cp": 2}
 """Kinds of pairs whose traffic ends the steps of their job, if no kind of a lower number is there."""
 
 
@@ -82,7 +82,7 @@ def ending(pairs: pl.DataFrame) -> pl.DataFrame:
     ----------
     pairs : `job_id`, `src_addr`, `dst_addr`, `kind`
     """
-    place = pl.col("kind").replace_strict(ENDING, default=None, return_dtype=pl.Int8)
+    place = pl.col("kind").replace_strict(ENDING_RANK, default=None, return_dtype=pl.Int8)
     return pairs.filter(place == place.min().over("job_id")).select(ENDS)
 
 

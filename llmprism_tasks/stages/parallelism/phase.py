@@ -24,11 +24,11 @@ from llmprism_tasks.stages.step_division.division import Division
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.index import JobTraffic
 
-PAIR = ["job_id", *periodicity.PAIR]
-DIGITS = 6
+JOB_PAIR = ["job_id", *periodicity.PAIR]
+RATIO_DIGITS = 6
 """Digits of a ratio that say something."""
 
-UNKNOWN = 0.0
+UNJUDGED_CONFIDENCE = 0.0
 """Confidence in the kind of a pair that could not be judged, for its job shows no steps (yet)."""
 
 
@@ -85,26 +85,26 @@ def tables(
     division : bulk flows in steps; without it jobs have no figures
     other_kinds : the same as `kinds`, of another run that the job had in the window
     """
-    laid = kinds.filter(pl.col("kind") != "other").select(PAIR)
+    laid = kinds.filter(pl.col("kind") != "other").select(JOB_PAIR)
     known = kinds if other_kinds is None else _either(kinds, other_kinds)
     judged = known.select("job_id", judged=pl.lit(1.0)).unique()
     sent = nic_pairs.sent(inside, window, settings.traffic)
     pairs = (
-        sent.select(*PAIR, "flows", "bytes")
-        .join(laid, on=PAIR, how="full", coalesce=True)
-        .join(known, on=PAIR, how="left")
+        sent.select(*JOB_PAIR, "flows", "bytes")
+        .join(laid, on=JOB_PAIR, how="full", coalesce=True)
+        .join(known, on=JOB_PAIR, how="left")
         .join(judged, on="job_id", how="left")
         .with_columns(
             pl.col("flows", "bytes").fill_null(0),
             window_start_ns=pl.lit(window.start_ns),
             kind=pl.col("kind").fill_null("other"),
             distinct_sizes=pl.col("distinct_sizes").fill_null(0),
-            confidence=pl.coalesce("confidence", "judged", pl.lit(UNKNOWN)),
+            confidence=pl.coalesce("confidence", "judged", pl.lit(UNJUDGED_CONFIDENCE)),
         )
     )
     laid_jobs, members = laid_out(jobs, job_members, topology, kinds, sent, division, settings)
     # Sums of fractions depend on their order in the last digits, and a window run again must end the same.
-    laid_jobs = laid_jobs.with_columns(pl.col(pl.Float64).round(DIGITS))
+    laid_jobs = laid_jobs.with_columns(pl.col(pl.Float64).round(RATIO_DIGITS))
     return frames.conform(laid_jobs, "jobs"), frames.conform(members, "job_members"), frames.conform(pairs, "pairs")
 
 
@@ -112,7 +112,7 @@ def _either(kinds: pl.DataFrame, other_kinds: pl.DataFrame) -> pl.DataFrame:
     """Return what each pair is in the one run or, if it is nothing there, in the other."""
     is_something = pl.col("kind") != "other"
     either = pl.concat([kinds.filter(is_something), other_kinds.filter(is_something), kinds, other_kinds])
-    return either.unique(PAIR, keep="first", maintain_order=True)
+    return either.unique(JOB_PAIR, keep="first", maintain_order=True)
 
 
 def pair_kinds(
@@ -121,7 +121,7 @@ def pair_kinds(
     """Judge each pair that sends bulk data: `pair`, `job_id`, `src_addr`, `dst_addr`, `kind`, `distinct_sizes`,
     `confidence`, `bytes_per_step`, `filling` (as `classifier.votes` returns it)."""
     if division is None:
-        return _judged(nic_pairs.named(bulk.select("pair", *PAIR).head(0)))
+        return _judged(nic_pairs.named(bulk.select("pair", *JOB_PAIR).head(0)))
     told, periods = undisturbed(division)
     every = division.pairs
     flows = in_these(division.in_steps, told, every)
@@ -199,7 +199,7 @@ def _jointly(judged: pl.DataFrame, job_members: pl.DataFrame, settings: Settings
     judged = judged.with_columns(pipeline=pl.col("pipeline") * (1 - pl.col("filling") * pl.col("together")))
     expert, reduces = pl.col("expert") >= MAJORITY, pl.col("reduces") & pl.col("periodic")
     nics = [pl.col("src_addr").filter(some).n_unique().over("job_id") for some in (reduces, expert)]
-    judged = judged.with_columns(reduces=reduces & (nics[0] >= pair_graph.AGREEMENT * nics[1]))
+    judged = judged.with_columns(reduces=reduces & (nics[0] >= pair_graph.AGREEING_NICS * nics[1]))
     judged = judged.with_columns(
         kind=pl.when(pl.col("presence") < settings.parallelism.least_presence)
         .then(pl.lit("other"))
@@ -214,7 +214,7 @@ def _jointly(judged: pl.DataFrame, job_members: pl.DataFrame, settings: Settings
         .otherwise(pl.lit("other"))
     )
     lasting = judged.filter(pl.col("presence") >= settings.parallelism.least_presence)
-    judged = judged.join(pair_graph.chains(lasting), on=PAIR, how="left").with_columns(
+    judged = judged.join(pair_graph.chains(lasting), on=JOB_PAIR, how="left").with_columns(
         kind=pl.when("chain").then(pl.lit("pp")).otherwise("kind"),
         pipeline=pl.when("chain").then(1.0).otherwise("pipeline"),
     )
@@ -242,5 +242,5 @@ def _judged(pairs: pl.DataFrame) -> pl.DataFrame:
         .then("filling")
         .otherwise(1 - pl.max_horizontal("pipeline", "expert"))
     )
-    known = "pair", *PAIR, "kind", "distinct_sizes", "bytes_per_step", "filling"
-    return pairs.select(known, confidence=pl.coalesce("posterior", agreement)).sort(PAIR)
+    known = "pair", *JOB_PAIR, "kind", "distinct_sizes", "bytes_per_step", "filling"
+    return pairs.select(known, confidence=pl.coalesce("posterior", agreement)).sort(JOB_PAIR)

@@ -15,10 +15,10 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import PublishedSettings, Settings
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.published.kernels import k_sigma
-from llmprism_tasks.stages.published.step_division import PAIR
+from llmprism_tasks.stages.published.step_division import JOB_PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
 
-FINDING = ["job_id", "subject", "start_ns", "end_ns", "excess", "score"]
+FINDING_COLUMNS = ["job_id", "subject", "start_ns", "end_ns", "excess", "score"]
 """Columns of a finding: the slow subject, the interval, the ratio above the peers' median, and robust deviations."""
 
 
@@ -36,8 +36,8 @@ def diagnosis(
     """Find slow steps, groups and switches among the steps that ended in the window; results as of the joint phase."""
     del topology, jobs
     rule = settings.published
-    synchronising = pairs.filter(pl.col("kind") == "dp").select(PAIR)
-    inside = nic_pairs.named(nic_pairs.inside_jobs(flows, job_members)).join(synchronising, on=PAIR, how="semi")
+    synchronising = pairs.filter(pl.col("kind") == "dp").select(JOB_PAIR)
+    inside = nic_pairs.named(nic_pairs.inside_jobs(flows, job_members)).join(synchronising, on=JOB_PAIR, how="semi")
     placed = in_steps(inside.with_columns(frames.paths(flows["switch_path"].gather(inside["row"]))), steps)
     findings = [
         _rows(cross_step(steps, rule), "cross_step", "job", "steps took", rule),
@@ -128,7 +128,7 @@ def outstanding(values: pl.DataFrame, peers: list[str], settings: PublishedSetti
     excess = ordered["excess"].to_numpy()
     slow = k_sigma.k_sigma(excess, settings.sigmas, floor=settings.resolution, offsets=offsets)
     score = k_sigma.robust_score(excess, floor=settings.resolution, offsets=offsets)
-    return ordered.with_columns(score=pl.Series(score)).filter(pl.Series(slow)).select(FINDING)
+    return ordered.with_columns(score=pl.Series(score)).filter(pl.Series(slow)).select(FINDING_COLUMNS)
 
 
 def _rows(findings: pl.DataFrame, kind: str, subject_type: str, what: str, settings: PublishedSettings) -> pl.DataFrame:

@@ -12,7 +12,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import PublishedSettings, Settings
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism import phase as joint
-from llmprism_tasks.stages.published.step_division import PAIR, steps_until
+from llmprism_tasks.stages.published.step_division import JOB_PAIR, steps_until
 from llmprism_tasks.stages.traffic import nic_pairs
 
 
@@ -45,20 +45,20 @@ def pair_kinds(inside: pl.DataFrame, edge_ns: int, settings: PublishedSettings) 
     """
     several = pl.col("distinct_sizes") > 1
     votes = (
-        steps_until(inside, PAIR, edge_ns, settings)
+        steps_until(inside, JOB_PAIR, edge_ns, settings)
         .filter("ended")
-        .group_by(PAIR)
+        .group_by(JOB_PAIR)
         .agg(several=several.mean(), distinct_sizes=pl.col("distinct_sizes").mode().min())
         .with_columns(dp=several)
     )
-    groups = pair_graph.components(votes.filter("dp").select(PAIR))
+    groups = pair_graph.components(votes.filter("dp").select(JOB_PAIR))
     for end in pair_graph.ENDS:
         group = groups.rename({"addr": end, "component": f"{end}_group"})
         votes = votes.join(group, on=["job_id", end], how="left")
     dp = pl.col("dp") | (pl.col("src_addr_group") == pl.col("dst_addr_group")).fill_null(value=False)
     return votes.select(
-        *PAIR,
+        *JOB_PAIR,
         "distinct_sizes",
         kind=pl.when(dp).then(pl.lit("dp")).otherwise(pl.lit("pp")),
         confidence=pl.when(dp).then("several").otherwise(1 - pl.col("several")),
-    ).sort(PAIR)
+    ).sort(JOB_PAIR)

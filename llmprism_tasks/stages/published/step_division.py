@@ -16,7 +16,7 @@ from llmprism_tasks.settings import PublishedSettings, Settings
 from llmprism_tasks.stages.published.kernels import bocpd
 from llmprism_tasks.stages.traffic import nic_pairs
 
-PAIR = ["job_id", "src_addr", "dst_addr"]
+JOB_PAIR = ["job_id", "src_addr", "dst_addr"]
 
 
 def step_division(
@@ -36,12 +36,12 @@ def step_division(
     del jobs
     inside = nic_pairs.named(nic_pairs.inside_jobs(flows, job_members))
     before, by_now = (
-        steps_until(inside, PAIR, edge_ns, settings.published).filter("ended")
+        steps_until(inside, JOB_PAIR, edge_ns, settings.published).filter("ended")
         for edge_ns in (window.start_ns, window.end_ns)
     )
-    steps = by_now.join(before, on=[*PAIR, "start_ns"], how="anti")
+    steps = by_now.join(before, on=[*JOB_PAIR, "start_ns"], how="anti")
     numbered = steps.with_columns(
-        window_start_ns=pl.lit(window.start_ns), step_index=pl.col("step").rank("dense").over(PAIR) - 1
+        window_start_ns=pl.lit(window.start_ns), step_index=pl.col("step").rank("dense").over(JOB_PAIR) - 1
     )
     return (frames.conform(numbered, "pair_steps"),)
 

@@ -14,7 +14,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.settings import PublishedSettings, Settings
 from llmprism_tasks.stages.published.kernels.turn_taking import rounds
-from llmprism_tasks.stages.published.step_division import PAIR, steps_until
+from llmprism_tasks.stages.published.step_division import JOB_PAIR, steps_until
 from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.timeline import phase as joint
 from llmprism_tasks.stages.timeline.placement import placed
@@ -35,8 +35,8 @@ def timeline(
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Reconstruct the steps that ended in the window; parameters and results as of the joint method's phase."""
     inside = nic_pairs.named(nic_pairs.inside_jobs(flows, job_members))
-    kinds = pairs.select(*PAIR, "kind").filter(pl.col("kind") != "other")
-    synchronising = nic_pairs.by_endpoint(inside.join(kinds.filter(pl.col("kind") == "dp"), on=PAIR))
+    kinds = pairs.select(*JOB_PAIR, "kind").filter(pl.col("kind") != "other")
+    synchronising = nic_pairs.by_endpoint(inside.join(kinds.filter(pl.col("kind") == "dp"), on=JOB_PAIR))
     if synchronising.is_empty():
         return frames.empty("steps"), frames.empty("timeline"), frames.empty("step_breakdown")
     endpoints = member_steps(synchronising, window, settings.published)

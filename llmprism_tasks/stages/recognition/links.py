@@ -12,7 +12,7 @@ import polars as pl
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
 from llmprism_tasks.numerics.graphs import strong_components
 from llmprism_tasks.settings import RecognitionSettings
-from llmprism_tasks.stages.step_division.periodicity import PAIR, WHOLE
+from llmprism_tasks.stages.step_division.periodicity import PAIR, WHOLE_PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.both_ways import both_ways
 from llmprism_tasks.stages.traffic.clusters import addresses, connected_nics, numbered_ends
@@ -33,7 +33,9 @@ def weighed(rhythms: pl.DataFrame, end_ns: int, settings: RecognitionSettings) -
     part with most bursts; NULL without one); `regular` (whether it has been seen often enough to be more than chance,
     and lies on a circuit)
     """
-    pairs = rhythms.filter(pl.col("size_class") == WHOLE).select("pair", *PAIR, "bytes", "flows", "first_ns", "last_ns")
+    pairs = rhythms.filter(pl.col("size_class") == WHOLE_PAIR).select(
+        "pair", *PAIR, "bytes", "flows", "first_ns", "last_ns"
+    )
     periodic = (
         rhythms.drop_nulls("period_ns")
         .sort("pair", "bursts", "size_class")

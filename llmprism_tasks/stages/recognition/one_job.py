@@ -23,36 +23,36 @@ out whole hosts, mostly. Of clusters on a few of another's hosts it is as likely
 CERTAIN = 100.0
 """Logarithm of the odds that stands for certainty."""
 
-BEGINS = 1 / 8
+BEGINS_APART = 1 / 8
 """Ratio of the step: how far apart rails of one job begin on average. Stages begin one after another, half a step apart
 at most."""
 
-ANYHOW = 0.01
+BEGINS_ANYWHERE = 0.01
 """Probability that a rail of a job begins at any other time."""
 
-FEW = 3
+LEAST_DISTANCES = 3
 """Steps below which a series has no distances to speak of."""
 
-JITTER = 0.002
+LEAST_JITTER = 0.002
 """Ratio of the step by which ends are wrong, or steps vary, at least; if a few are more alike, it is by chance."""
 
-UNLIKE = 1.5
+UNLIKE_PERIODS = 1.5
 """Ratio of two periods from which their steps are not the same steps."""
 
-SHARED = 0.1
+SHARED_HOST_SLOWDOWN = 0.1
 """Ratio of its own step by which a job is slower, or quicker, on average while another one does something else on the
 same hosts."""
 
-PARTS = 6
+STEP_PARTS = 6
 """Distances are compared a sixth of the steps apart: a passing fault shifts few of these parts, a drift adds up."""
 
-NORMAL = float(np.sqrt(2 * np.pi * np.e))
+NORMAL_WIDTH = float(np.sqrt(2 * np.pi * np.e))
 """Over how wide a range something is even that is as unsure as a normal distribution of deviation 1."""
 
 LEAST_TRANSFERS = 10
 """Transfers of each side from which chance rarely lets most begin together."""
 
-ROOM = 0.5
+MOST_COVERED = 0.5
 """Share of time within reach of some transfer above which beginning together says nothing."""
 
 
@@ -96,7 +96,7 @@ def odds(rail: Rail, other: Rail, seen_ns: tuple[int, int], settings: Recognitio
     if in_step(rail.sent, other.sent, settings):
         return CERTAIN
     noise_ns = settings.phase_tolerance_ms * NANOSECONDS_PER_MS
-    known = min(rail.ends.size, other.ends.size) >= FEW
+    known = min(rail.ends.size, other.ends.size) >= LEAST_DISTANCES
     return _of_begins(rail, other, seen_ns) + (_of_steps(rail, other, noise_ns) if known else 0.0)
 
 
@@ -111,7 +111,7 @@ def in_step(rail: Sent, other: Sent, settings: RecognitionSettings) -> bool:
     Layers, buckets and micro-batches of one job come up on all of its rails at the same moments, whether a step has a
     quiet gap or not. Two jobs', even twins', do so by chance only.
     """
-    if min(rail.starts.size, other.starts.size) < LEAST_TRANSFERS or max(rail.reach, other.reach) > ROOM:
+    if min(rail.starts.size, other.starts.size) < LEAST_TRANSFERS or max(rail.reach, other.reach) > MOST_COVERED:
         return False
     tolerance = settings.phase_tolerance_ms * NANOSECONDS_PER_MS
     met = coincidence.together(rail.starts, rail.sizes, other.starts, other.sizes, tolerance=tolerance)
@@ -129,10 +129,10 @@ def _of_begins(rail: Rail, other: Rail, seen_ns: tuple[int, int]) -> float:
     period = max(rail.period_ns, other.period_ns)
     if begins[0] < 0 or period <= 0:
         return 0.0
-    usual = BEGINS * period
+    usual = BEGINS_APART * period
     possible = max(usual, (until if begins[0] - since >= period else begins[1]) - since)
     together = np.exp(-(begins[1] - begins[0]) / usual) * possible / usual
-    return float(np.log((1 - ANYHOW) * together + ANYHOW))
+    return float(np.log((1 - BEGINS_ANYWHERE) * together + BEGINS_ANYWHERE))
 
 
 def _of_steps(rail: Rail, other: Rail, noise_ns: float) -> float:
@@ -140,7 +140,7 @@ def _of_steps(rail: Rail, other: Rail, noise_ns: float) -> float:
     other's, whether it waits for these to end."""
     period = min(rail.period_ns, other.period_ns)
     kept = _of_distances(rail.ends, other.ends, period, noise_ns)
-    if max(rail.period_ns, other.period_ns) <= UNLIKE * period:
+    if max(rail.period_ns, other.period_ns) <= UNLIKE_PERIODS * period:
         return kept
     long, short = (rail, other) if rail.period_ns > other.period_ns else (other, rail)
     return kept + _of_waits(short.ends, long.ends, period)
@@ -154,21 +154,21 @@ def _of_distances(ends: Integers, others: Integers, period_ns: float, noise_ns: 
 
     Parameters
     ----------
-    ends, others : ns, sorted, at least `FEW` each
+    ends, others : ns, sorted, at least `LEAST_DISTANCES` each
     noise_ns : by which an end may be wrong
     """
     few, many = (ends, others) if ends.size <= others.size else (others, ends)
     # Distances are phases: just under half a period ahead and just over it are neighbours.
     phases: Floats = 2 * np.pi * (_nearest(few, many) - few).astype(np.float64) / period_ns
     distances: Floats = np.unwrap(phases) / (2 * np.pi)
-    least = max(JITTER, noise_ns / period_ns)
+    least = max(LEAST_JITTER, noise_ns / period_ns)
     changes = _deviation(_sigma(np.diff(distances)), np.sqrt(2) * least, few.size)
     own = max(_own(ends, others) / period_ns, changes)
-    apart = max(1, few.size // PARTS)
+    apart = max(1, few.size // STEP_PARTS)
     later = SIGMA_PER_MAD * float(np.median(np.abs(distances[apart:] - distances[:-apart]))) / np.sqrt(2)
     kept = _deviation(min(_sigma(distances), later) if apart > 1 else _sigma(distances), least, few.size)
     # Of the jitter, two jobs on the same hosts share some: a change is between that of all and of none.
-    by_walking, by_chance = np.sqrt(own * changes) / kept, 1 / (NORMAL * kept)
+    by_walking, by_chance = np.sqrt(own * changes) / kept, 1 / (NORMAL_WIDTH * kept)
     return float((few.size - 2) * np.log(min(by_walking, by_chance)))
 
 
@@ -185,7 +185,7 @@ def _of_waits(short: Integers, long: Integers, period_ns: float) -> float:
     if not ended.any() or ended.all():
         return 0.0
     usual = np.median(lasts[~ended])
-    spread = max(float(np.mean(np.abs(lasts[~ended] - usual))), SHARED)
+    spread = max(float(np.mean(np.abs(lasts[~ended] - usual))), SHARED_HOST_SLOWDOWN)
     longer: Floats = lasts[ended] - usual
     waits, goes_on = -np.maximum(longer, 0.0), -np.abs(longer) / spread - float(np.log(2 * spread))
     return float(np.sum(waits - goes_on))
@@ -197,8 +197,8 @@ def _own(ends: Integers, others: Integers) -> float:
 
 
 def _deviation(found: float, usual: float, count: int) -> float:
-    """Return a deviation that was found in some steps, as if `FEW` more had the usual one."""
-    return float(np.sqrt((count * found**2 + FEW * usual**2) / (count + FEW)))
+    """Return a deviation that was found in some steps, as if `LEAST_DISTANCES` more had the usual one."""
+    return float(np.sqrt((count * found**2 + LEAST_DISTANCES * usual**2) / (count + LEAST_DISTANCES)))
 
 
 def _nearest(times: Integers, others: Integers) -> Integers:

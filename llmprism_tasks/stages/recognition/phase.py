@@ -26,14 +26,14 @@ from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.clusters import connected_nics
 from llmprism_tasks.stages.traffic.index import TrafficIndex
 
-UNSURE = 0.5
+UNKNOWN_JOB = 0.5
 """Confidence in a group of NICs that exchange bulk data without a common period (yet): a job, but of what kind?"""
 
-REPEATS = 0.1
+RHYTHMIC_BYTES = 0.1
 """Share of the bytes, in pairs that keep a rhythm, from which a job trains: where experts and copies of files share its
 pairs a quarter and more, in inference and shuffles a hundredth."""
 
-MAIN = 0.1
+MAIN_PAIR_BYTES = 0.1
 """Ratio of the bytes of its cluster's largest pair that a pair must move for its bursts to end the cluster's steps:
 micro-batches that are small beside the gradients end when they will."""
 
@@ -150,7 +150,7 @@ def _step_ends(
         .filter(pl.col("bytes") > 0)
         .join(grouped.select("pair", cluster="group").unique(), on="pair")
     )
-    heavy = pairs.filter(pl.col("bytes") >= MAIN * pl.col("bytes").max().over("cluster"))
+    heavy = pairs.filter(pl.col("bytes") >= MAIN_PAIR_BYTES * pl.col("bytes").max().over("cluster"))
     steps = (
         pl.DataFrame({"place": sent.series, "step": sent.number, "end_ns": sent.last})
         .join(heavy.select("place", "cluster", "period_ns"), on="place")
@@ -206,8 +206,8 @@ def _training(nics: pl.DataFrame) -> pl.DataFrame:
         repeated=pl.col("repeated").sum() / pl.col("bytes").sum(),
         sure=pl.col("sure").min(),
     )
-    sure = pl.col("sure") * (UNSURE + (1 - UNSURE) * pl.col("shows") * pl.col("repeated"))
-    return jobs.filter(pl.col("repeated") >= REPEATS).select("job", confidence=sure)
+    sure = pl.col("sure") * (UNKNOWN_JOB + (1 - UNKNOWN_JOB) * pl.col("shows") * pl.col("repeated"))
+    return jobs.filter(pl.col("repeated") >= RHYTHMIC_BYTES).select("job", confidence=sure)
 
 
 def _coming_back(jobs: pl.DataFrame, members: pl.DataFrame, traffic: TrafficIndex) -> pl.DataFrame:
@@ -221,7 +221,7 @@ def _coming_back(jobs: pl.DataFrame, members: pl.DataFrame, traffic: TrafficInde
     training = (pl.col("kind") == "training") & pl.col("job_id").is_in(trains)
     return jobs.with_columns(
         kind=pl.when(training).then("kind").otherwise(pl.lit("other")),
-        confidence=pl.when(training).then("confidence").otherwise(UNSURE),
+        confidence=pl.when(training).then("confidence").otherwise(UNKNOWN_JOB),
     )
 
 
@@ -255,6 +255,6 @@ def tables(
         tp=pl.lit(None),
         pp=pl.lit(None),
         dp=pl.lit(None),
-        confidence=sure.fill_null(UNSURE),
+        confidence=sure.fill_null(UNKNOWN_JOB),
     )
     return frames.conform(jobs, "jobs"), frames.conform(named, "job_members")

@@ -16,7 +16,7 @@ import polars as pl
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.first_stopped import find_first_stopped, late_pairs
-from llmprism_tasks.stages.liveness.foreign import FEW, at_work
+from llmprism_tasks.stages.liveness.foreign import MOST_FOREIGN_PAIRS, at_work
 from llmprism_tasks.stages.liveness.overdue import Silence, long_silences
 from llmprism_tasks.stages.recognition.links import on_circuit, weights
 from llmprism_tasks.stages.step_division.periodicity import PAIR
@@ -171,7 +171,7 @@ def _silent_pairs(
     jobs = clustered.join(members.select("job_id", src_addr="addr"), on="src_addr", how="left")
     last = pl.col("last_ns").max()
     trained = pl.col("last_ns").filter(pl.col("last_ns") > 0)
-    sends = (trained >= since_ns).mean().over("cluster") > FEW
+    sends = (trained >= since_ns).mean().over("cluster") > MOST_FOREIGN_PAIRS
     works = sends | ((last.over("job_id") >= since_ns) & pl.col("job_id").is_not_null())
     silent = jobs.with_columns(works=works).filter(~pl.col("works").any().over("cluster"))
     fell_ns = pl.when(pl.col("last_ns").is_between(1, since_ns - 1)).then("last_ns")

@@ -16,7 +16,7 @@ from llmprism_tasks.stages.recognition.kernels import coincidence
 from llmprism_tasks.stages.recognition.one_job import SAME_HOSTS, Rail, Sent, odds, probability
 from llmprism_tasks.stages.traffic import nic_pairs
 
-MAIN = 0.5
+MAIN_TRANSFER_BYTES = 0.5
 """Ratio of its pair's mean transfer from which one counts as the first: a message of chatter does not."""
 
 
@@ -136,5 +136,5 @@ def _transfers(compared: pl.DataFrame, flows: pl.DataFrame, settings: Recognitio
 def _begins(starts: Integers, sizes: Integers, offsets: Integers) -> Integers:
     """Return when the first transfer of each pair starts that is about as large as its others, ns."""
     counts = np.diff(offsets)
-    main = sizes >= MAIN * np.repeat(ragged.sums(sizes, offsets) / counts, counts)
+    main = sizes >= MAIN_TRANSFER_BYTES * np.repeat(ragged.sums(sizes, offsets) / counts, counts)
     return np.minimum.reduceat(np.where(main, starts, AFTER_ALL), offsets[:-1])

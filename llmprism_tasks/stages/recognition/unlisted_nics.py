@@ -14,9 +14,9 @@ from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.index import TrafficIndex
 
-PART_NS = 10 * NANOSECONDS_PER_SECOND
+BIN_NS = 10 * NANOSECONDS_PER_SECOND
 """Within so long most jobs both send and receive; samples are read at one time, checkpoints are written at another."""
-EVEN = 0.5
+EVEN_TRAFFIC = 0.5
 """Ratio of what is given and taken, the smaller over the larger: 1 in rings and pipelines, about 0 for storage."""
 
 
@@ -45,7 +45,7 @@ def with_unlisted(
     parts = ends.group_by("addr", "part").agg(given=given, taken=taken)
     less, more = pl.min_horizontal("given", "taken"), pl.max_horizontal("given", "taken")
     # A checkpoint may be as large as what is read within the same part, but not in most of them.
-    in_all, in_most = less.sum() >= EVEN * more.sum(), 2 * (less >= EVEN * more).sum() > pl.len()
+    in_all, in_most = less.sum() >= EVEN_TRAFFIC * more.sum(), 2 * (less >= EVEN_TRAFFIC * more).sum() > pl.len()
     even = parts.group_by("addr").agg(even=in_all & in_most).filter("even")
     near = (
         ends.join(even, on="addr")
@@ -63,6 +63,6 @@ def _sent_outside(traffic: TrafficIndex, topology: pl.DataFrame, window: Window,
     `part` (of the window), `bytes`."""
     outside = traffic.pairs.filter(~pl.all_horizontal(pl.col(*PAIR).is_in(topology["addr"].implode())))
     of_window = (pl.col("window_start_ns") == window.start_ns) & (pl.col("bytes") > settings.traffic.control_bytes)
-    part = (pl.col("flow_start_ns") - window.start_ns) // PART_NS
+    part = (pl.col("flow_start_ns") - window.start_ns) // BIN_NS
     mine = nic_pairs.of_pairs(traffic.flows, outside.select("pair")).filter(of_window)
     return nic_pairs.named(mine.group_by(*PAIR, part=part).agg(pl.col("bytes").sum()))

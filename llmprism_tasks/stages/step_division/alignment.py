@@ -8,21 +8,21 @@ import polars as pl
 from llmprism_tasks.numerics import grouped_sort, ragged
 from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages.step_division.groups.group_period import CUT_OFF
+from llmprism_tasks.stages.step_division.groups.group_period import CUT_OFF_BURSTS
 from llmprism_tasks.stages.step_division.kernels import circular_delay
 
-ELSEWHERE = 0.25
+OTHER_PLACE = 0.25
 """Ratio of the period from which on two streams end at different places of the step: pipeline stages synchronise within
 a fifth of it, the forward pass ends a third of it from either end."""
 
-BRIEF = 0.05
+ONE_MESSAGE = 0.05
 """Ratio of the period up to which a burst is one message, or one round of messages, and no phase of the step."""
 
-FAR_OFF = 1.5
+OTHER_PACE = 1.5
 """Ratio of periods, one way or the other, of steps that have another pace, since somebody became slow or before that;
 jitter is far below."""
 
-DIGITS = 9
+SUM_DIGITS = 9
 """Digits of a sum of ratios that do not depend on their order."""
 
 
@@ -56,7 +56,7 @@ def line_up(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSetting
     leaders = _supported(phased, ranked, settings)
     if not leaders.equals(first):
         phased, pace = _with_delays(ends, offsets, seen, leaders)
-    of_streams = phased.filter((pl.col("size_class") < 0) | (pl.col("typical").abs() <= ELSEWHERE))
+    of_streams = phased.filter((pl.col("size_class") < 0) | (pl.col("typical").abs() <= OTHER_PLACE))
     delays = _in_one_turn(of_streams).select("stream", late=pl.col("typical") - pl.col("of_leader"))
     late = np.full(streams.height, np.nan)
     late[delays["stream"].to_numpy()] = delays["late"].to_numpy()
@@ -165,7 +165,7 @@ def _beats(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings
             again=ragged.sums(np.where(again, sizes, 0)[places], of_beat) > MAJORITY * bytes_,
         )
         .with_columns(
-            pl.col("carried").round(DIGITS),
+            pl.col("carried").round(SUM_DIGITS),
             of_bytes=pl.col("bytes") / (pl.col("bytes").sum().over("group") / pl.col("times")),
             since_ns=pl.col("since_ns").min().over("group"),
         )
@@ -219,8 +219,8 @@ def _with_delays(
     beside = (before, np.append(before[1:], np.nan))
     longer, shorter = np.fmax(*beside), np.fmin(*beside)
     period = np.repeat(seen["period_ns"].to_numpy()[led], np.diff(of_group))
-    far_longer = np.where(shorter > FAR_OFF * period, shorter, period)
-    pace = np.where(FAR_OFF * longer < period, longer, far_longer)
+    far_longer = np.where(shorter > OTHER_PACE * period, shorter, period)
+    pace = np.where(OTHER_PACE * longer < period, longer, far_longer)
     typical, paces = circular_delay.typical_phases(ends, offsets, seen["group"].to_numpy(), leading, of_group, pace)
     return seen.with_columns(typical=typical), paces
 
@@ -237,7 +237,7 @@ def _supported(phased: pl.DataFrame, ranked: pl.DataFrame, settings: RhythmSetti
     ranked : as `_ranked` returns
     """
     first = ranked.group_by("group", maintain_order=True).first()
-    slots = round(1 / BRIEF)
+    slots = round(1 / ONE_MESSAGE)
     marks = ranked.filter("part", "brief", pl.col("shown") > 0)
     if marks.is_empty():
         return first
@@ -268,8 +268,8 @@ def _ranked(bursts: pl.DataFrame, offsets: Integers, seen: pl.DataFrame, setting
     """
     part = pl.col("size_class") >= 0
     periods = (pl.col("last_ns").max() - pl.col("first_ns").min()).over("group") / pl.col("period_ns")
-    most = pl.min_horizontal(pl.col("shown").max().over("group", "part"), periods + CUT_OFF)
-    brief = pl.col("part") & (pl.col("lasts") <= BRIEF * pl.col("period_ns"))
+    most = pl.min_horizontal(pl.col("shown").max().over("group", "part"), periods + CUT_OFF_BURSTS)
+    brief = pl.col("part") & (pl.col("lasts") <= ONE_MESSAGE * pl.col("period_ns"))
     starts, ends, sizes = (bursts[name].to_numpy() for name in ("start_ns", "end_ns", "bytes"))
     chosen = (
         seen.with_columns(
@@ -281,7 +281,9 @@ def _ranked(bursts: pl.DataFrame, offsets: Integers, seen: pl.DataFrame, setting
         )
         .with_columns(part=part)
         .with_columns(
-            shown=pl.when("part").then(pl.col("shown") + CUT_OFF >= settings.least_whole * most).otherwise("shown"),
+            shown=pl.when("part")
+            .then(pl.col("shown") + CUT_OFF_BURSTS >= settings.least_whole * most)
+            .otherwise("shown"),
             brief=brief,
             lasts=pl.when(brief).then("lasts").otherwise(0.0),
             bytes=pl.when(pl.col("part") & ~brief).then("bytes").otherwise(0.0),

@@ -22,7 +22,7 @@ from llmprism_tasks.stages.step_division.kernels.burst_totals import Totals
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.nic_pairs import PAIR
 
-AFTER = 2**62
+AFTER_LAST_STEP = 2**62
 """Stands for the step of what was sent after the last one."""
 
 
@@ -149,7 +149,7 @@ def step_of_flows(flows: pl.DataFrame, endpoints: pl.DataFrame, jobs: pl.DataFra
     """
     flows = nic_pairs.in_order(flows)
     steps = flows.select(step=numbers_of_steps(flows, endpoints, jobs))
-    return flows.with_columns(steps.select(pl.when(pl.col("step") != AFTER).then("step")))
+    return flows.with_columns(steps.select(pl.when(pl.col("step") != AFTER_LAST_STEP).then("step")))
 
 
 def numbers_of_steps(flows: pl.DataFrame, endpoints: pl.DataFrame, jobs: pl.DataFrame) -> Integers:
@@ -171,7 +171,9 @@ def numbers_of_steps(flows: pl.DataFrame, endpoints: pl.DataFrame, jobs: pl.Data
         .select(pl.col("low", "high").fill_null(0))
     )
     starts = flows["flow_start_ns"].to_numpy()
-    return asof.values_from(starts, offsets, ends[order], step[order], low.to_numpy(), high.to_numpy(), otherwise=AFTER)
+    return asof.values_from(
+        starts, offsets, ends[order], step[order], low.to_numpy(), high.to_numpy(), otherwise=AFTER_LAST_STEP
+    )
 
 
 def first_indices(endpoints: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:

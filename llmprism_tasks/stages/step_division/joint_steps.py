@@ -18,26 +18,32 @@ from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.alignment import line_up, whole_steps
 from llmprism_tasks.stages.step_division.groups import balance
-from llmprism_tasks.stages.step_division.groups.group_period import OVER, ends_of, group_periods, in_period, same_period
+from llmprism_tasks.stages.step_division.groups.group_period import (
+    SILENT_PERIODS,
+    ends_of,
+    group_periods,
+    in_period,
+    same_period,
+)
 from llmprism_tasks.stages.step_division.groups.group_steps import Found, all_of, ended_alike, steps_together
 from llmprism_tasks.stages.step_division.groups.single_burst import first_bursts
-from llmprism_tasks.stages.step_division.groups.templates import ALL
+from llmprism_tasks.stages.step_division.groups.templates import EXPLAINED_BYTES
 from llmprism_tasks.stages.step_division.kernels.burst_totals import Totals
 from llmprism_tasks.stages.step_division.periodicity import (
-    LAGS,
+    AT_LAGS,
+    AT_TURNS,
     PAIR,
-    TOGETHER,
-    TURNS,
-    WHOLE,
+    WHOLE_PAIR,
+    WITH_GROUP,
     PairRhythms,
     answered,
     lag_rhythms,
     stream_rhythms,
 )
-from llmprism_tasks.stages.step_division.segmentation import STEPPING, Cut, cut
+from llmprism_tasks.stages.step_division.segmentation import STREAM_COLUMNS, Cut, cut
 from llmprism_tasks.stages.traffic import nic_pairs
 
-SEVERAL = 1.5
+SEVERAL_PERIODS = 1.5
 """Ratio of two periods from which on the longer one is several of the shorter."""
 
 
@@ -180,11 +186,11 @@ def _steps_of_groups(
     Where nobody tells the steps of a pipeline of which they are parts, or which is a line, they end where nothing is
     under way.
     """
-    whole = found.filter(pl.col("size_class") == WHOLE)
+    whole = found.filter(pl.col("size_class") == WHOLE_PAIR)
     seen = steps_together(flows, whole, settings)
     together, clear = (seen.of(seen.streams.filter(told)) for told in (pl.col("told"), ~pl.col("told")))
     shared = _cut_together(nic_pairs.as_coded(found, flows), together)
-    lines = _lines(shared.with_columns(size_class=pl.lit(WHOLE, pl.Int64)), settings)
+    lines = _lines(shared.with_columns(size_class=pl.lit(WHOLE_PAIR, pl.Int64)), settings)
     together = together.of(together.streams.join(lines, on="group", how="anti"))
     alone, periods = _with_periods(
         flows, found.join(together.streams, on="group", how="anti", maintain_order="left"), settings, until_ns
@@ -208,7 +214,9 @@ def _steps_of_groups(
     shared = _cut_together(nic_pairs.as_coded(found, flows), together).select(in_step.columns)
     streams = Streams(found, pl.concat([in_step, shared]), once, together)
     in_step = streams.in_step
-    return _numbered(flows, streams, pl.concat([in_step.select(STEPPING), once.select(STEPPING)]), settings, before_ns)
+    return _numbered(
+        flows, streams, pl.concat([in_step.select(STREAM_COLUMNS), once.select(STREAM_COLUMNS)]), settings, before_ns
+    )
 
 
 def several_steps(clear: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
@@ -222,7 +230,7 @@ def several_steps(clear: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
     periods : as `group_periods` returns
     """
     period = clear.group_by("group").agg(pl.col("group_period_ns").first())
-    longer = pl.col("group_period_ns") >= SEVERAL * pl.col("period_ns")
+    longer = pl.col("group_period_ns") >= SEVERAL_PERIODS * pl.col("period_ns")
     return period.join(periods, on="group").filter(longer).select("group")
 
 
@@ -232,9 +240,9 @@ def _refused(joint: JointSteps) -> pl.DataFrame:
     What they show are `parts` of a pipeline's steps where bytes come back, over links that show them, later than in the
     one that they were sent in. And they are layers, or something else, where most bytes are sent in few of them.
     """
-    alone = joint.streams.in_step.filter(pl.col("size_class") != TOGETHER)
+    alone = joint.streams.in_step.filter(pl.col("size_class") != WITH_GROUP)
     links = pl.concat([alone.select(PAIR), alone.select(src_addr="dst_addr", dst_addr="src_addr")]).unique()
-    known = joint.streams.found.filter(pl.col("size_class") == WHOLE).select("pair", "group", *PAIR)
+    known = joint.streams.found.filter(pl.col("size_class") == WHOLE_PAIR).select("pair", "group", *PAIR)
     known = known.join(alone.select("group").unique(), on="group", how="semi")
     shows = pl.lit(value=True)
     pairs = (
@@ -259,7 +267,7 @@ def _refused(joint: JointSteps) -> pl.DataFrame:
         parts = balance.are_parts(each[links_of], np.maximum(back[mine][links_of] - first, -1))
         sent = np.zeros((int(sender[mine].max()) + 1, each.shape[1]))
         np.add.at(sent, sender[mine], each)
-        if parts or balance.alike(sent) < balance.MOST_BYTES:
+        if parts or balance.alike(sent) < balance.BYTES_IN_ALIKE_STEPS:
             rows.append((bounds[group], parts))
     chosen, parts_of = [row for row, _ in rows], pl.Series([parts for _, parts in rows], dtype=pl.Boolean)
     return pairs[chosen].select("group", parts=parts_of)
@@ -314,7 +322,7 @@ def ended_by(joint: JointSteps, pairs: pl.DataFrame, settings: RhythmSettings) -
     """
     streams = _ended_alike(joint, pairs, settings)
     once = streams.once.join(pairs, on=PAIR, how="semi")
-    chosen = pl.concat([_named_streams(streams, pairs).select(STEPPING), once.select(STEPPING)])
+    chosen = pl.concat([_named_streams(streams, pairs).select(STREAM_COLUMNS), once.select(STREAM_COLUMNS)])
     own = _numbered(joint.flows, streams, chosen, settings, joint.before_ns)
     return replace(own, steps=_joint_numbers(own, joint))
 
@@ -324,7 +332,7 @@ def _ended_alike(joint: JointSteps, ending: pl.DataFrame, settings: RhythmSettin
     streams = joint.streams
     ended = streams.together.streams.filter("ended")
     groups = streams.in_step.select("group").unique().join(ended, on="group", how="anti")
-    whole = nic_pairs.as_coded(streams.found.filter(pl.col("size_class") == WHOLE), joint.flows)
+    whole = nic_pairs.as_coded(streams.found.filter(pl.col("size_class") == WHOLE_PAIR), joint.flows)
     whole = whole.join(groups, on="group", how="semi", maintain_order="left").sort("group", "pair")
     if whole.is_empty():
         return streams
@@ -333,7 +341,7 @@ def _ended_alike(joint: JointSteps, ending: pl.DataFrame, settings: RhythmSettin
     ends = _ends(joint, np.searchsorted(pairs, whole["pair"].to_numpy()), numbers)
     names = whole["group"].gather(ragged.bounds(numbers)[:-1])
     steps = ends.with_columns(group=names.gather(ends["group"]))
-    alone = _alone(streams.found.filter(pl.col("size_class") == WHOLE), ending)
+    alone = _alone(streams.found.filter(pl.col("size_class") == WHOLE_PAIR), ending)
     anew = ended_alike(joint.flows, whole, steps, alone, settings)
     others = streams.together.streams.join(anew.streams, on="group", how="anti")
     found = streams.found.join(anew.streams, on="group", how="semi", maintain_order="left")
@@ -352,7 +360,7 @@ def _alone(pairs: pl.DataFrame, ending: pl.DataFrame) -> pl.Series:
     """
     sent = pairs.group_by("group").agg(pl.col("bytes").sum())
     theirs = pairs.join(ending, on=PAIR, how="semi").group_by("group").agg(ending=pl.col("bytes").sum())
-    return sent.join(theirs, on="group").filter(pl.col("ending") >= ALL * pl.col("bytes"))["group"]
+    return sent.join(theirs, on="group").filter(pl.col("ending") >= EXPLAINED_BYTES * pl.col("bytes"))["group"]
 
 
 def _joint_numbers(own: JointSteps, joint: JointSteps) -> Integers:
@@ -388,8 +396,8 @@ def _in_steps(found: JointSteps) -> pl.DataFrame:
 
 def _cut_together(found: pl.DataFrame, together: Found) -> pl.DataFrame:
     """Return the streams of pairs that are cut together, as `group_period.in_period` returns others."""
-    whole = found.filter(pl.col("size_class") == WHOLE).drop("threshold_ns", "clarity", "group")
-    kinds = {"size_class": pl.lit(TOGETHER, pl.Int64), "threshold_ns": pl.lit(0.0)}
+    whole = found.filter(pl.col("size_class") == WHOLE_PAIR).drop("threshold_ns", "clarity", "group")
+    kinds = {"size_class": pl.lit(WITH_GROUP, pl.Int64), "threshold_ns": pl.lit(0.0)}
     return whole.join(together.streams, on="pair", maintain_order="left").with_columns(**kinds)
 
 
@@ -405,7 +413,7 @@ def _with_periods(
     periods = group_periods(flows, nic_pairs.as_coded(found, flows), settings, until_ns=until_ns)
     of_groups = found.join(periods.rename({"period_ns": "around"}), on="group", how="left")
     shown = of_groups.filter(pl.col("size_class") < 0, same_period("period_ns", "around", settings)).select("group")
-    silent = found.filter(pl.col("size_class") == WHOLE, pl.col("period_ns").is_null())
+    silent = found.filter(pl.col("size_class") == WHOLE_PAIR, pl.col("period_ns").is_null())
     lagged = lag_rhythms(flows, silent.join(shown.unique(), on="group", how="anti"), settings)
     if lagged.is_empty():
         return found, periods
@@ -416,7 +424,9 @@ def _with_periods(
 def _in_step(flows: pl.DataFrame, found: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Return the streams in their group's period, as `in_period` does."""
     found = nic_pairs.as_coded(found, flows)
-    turning = found.filter(pl.col("size_class") == TURNS).join(periods.select("group", around="period_ns"), on="group")
+    turning = found.filter(pl.col("size_class") == AT_TURNS).join(
+        periods.select("group", around="period_ns"), on="group"
+    )
     shown = turning.filter(same_period("period_ns", "around", settings)).select("group").unique()
     stepping = in_period(found, periods, settings)
     lines = _lines(stepping, settings).join(shown, on="group", how="anti")
@@ -443,7 +453,7 @@ def _numbered(
     taken = cut(flows, asked, every.together, settings, before_ns=before_ns)
     described = streams.rename({"group_period_ns": "period_ns"})
     bursts = taken.table.drop("end_before_ns", "bytes_before", "number").with_row_index("burst")
-    together = (streams["size_class"] == TOGETHER).to_numpy()[taken.table["stream"].to_numpy()]
+    together = (streams["size_class"] == WITH_GROUP).to_numpy()[taken.table["stream"].to_numpy()]
     bursts = bursts.filter(pl.Series(~together))
     lined_up = line_up(bursts.sort("stream", maintain_order=True), described, settings)
     steps = whole_steps(lined_up, described, settings)
@@ -460,9 +470,11 @@ def _numbered(
 def _seen_once(flows: pl.DataFrame, found: pl.DataFrame, settings: RhythmSettings, until_ns: int) -> pl.DataFrame:
     """Return the streams of groups without a period that show the end of one step: STEPPING, and their addresses."""
     if found.is_empty():
-        return pl.DataFrame(schema={name: found.schema.get(name, pl.Float64) for name in [*STEPPING, *PAIR]})
+        return pl.DataFrame(schema={name: found.schema.get(name, pl.Float64) for name in [*STREAM_COLUMNS, *PAIR]})
     once = first_bursts(flows, found, settings, until_ns=until_ns)
-    return once.with_columns(size_class=pl.lit(WHOLE, pl.Int64), clarity=pl.lit(0.0)).select(*STEPPING, *PAIR)
+    return once.with_columns(size_class=pl.lit(WHOLE_PAIR, pl.Int64), clarity=pl.lit(0.0)).select(
+        *STREAM_COLUMNS, *PAIR
+    )
 
 
 def _lines(streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -471,9 +483,12 @@ def _lines(streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     They have one size, as much comes back, and they link three NICs or more in a line, none with more than two
     neighbours. Unless they also turn, they just repeat with its micro-batches.
     """
-    alike = answered(streams.filter(pl.col("size_class") == WHOLE), settings).with_columns(answered=True)
+    alike = answered(streams.filter(pl.col("size_class") == WHOLE_PAIR), settings).with_columns(answered=True)
     pairs = (
-        streams.filter(pl.col("size_class") != TURNS).select("group", *PAIR).unique().join(alike, on=PAIR, how="left")
+        streams.filter(pl.col("size_class") != AT_TURNS)
+        .select("group", *PAIR)
+        .unique()
+        .join(alike, on=PAIR, how="left")
     )
     neighbours = ends_of(pairs).group_by("group", "addr").agg(neighbours=pl.len())
     shape = neighbours.group_by("group").agg(
@@ -498,23 +513,23 @@ def _named_streams(streams: Streams, pairs: pl.DataFrame) -> pl.DataFrame:
     fitting = in_step.with_columns(nic_pairs.named(in_step.select(PAIR))).join(pairs, on=PAIR, how="semi")
     # Groups whose pairs are cut where their direction turns have no typical gap, so their other pairs cannot be cut.
     typical = (
-        fitting.filter(pl.col("size_class") > LAGS)
+        fitting.filter(pl.col("size_class") > AT_LAGS)
         .group_by("group")
         .agg(
             pl.col("threshold_ns").median(),
             pl.col("group_period_ns").first(),
-            turns=pl.col("size_class").min() == TURNS,
+            turns=pl.col("size_class").min() == AT_TURNS,
         )
         .filter(~pl.col("turns"))
         .drop("turns")
     )
     broken = (
-        streams.found.filter(pl.col("size_class") == WHOLE)
+        streams.found.filter(pl.col("size_class") == WHOLE_PAIR)
         .join(pairs, on=PAIR, how="semi")
         .join(fitting, on=PAIR, how="anti")
         .drop("threshold_ns")
         .join(typical, on="group")
         # A pair whose own period is shorter is not broken: it exchanges blocks in every layer beside its gradients.
-        .filter(~(OVER * pl.col("period_ns") <= pl.col("group_period_ns")).fill_null(value=False))
+        .filter(~(SILENT_PERIODS * pl.col("period_ns") <= pl.col("group_period_ns")).fill_null(value=False))
     )
     return pl.concat([fitting, broken.select(fitting.columns)])

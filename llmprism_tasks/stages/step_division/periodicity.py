@@ -13,29 +13,29 @@ from llmprism_tasks.numerics import ragged
 from llmprism_tasks.numerics.robust import Flags, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.kernels import byte_lag, byte_phase, direction_reversal, gap_segmentation
-from llmprism_tasks.stages.step_division.kernels.regularity import UNEVEN, Rhythms
+from llmprism_tasks.stages.step_division.kernels.regularity import UNEVEN_PERIODS, Rhythms
 from llmprism_tasks.stages.traffic import nic_pairs, transfers
 from llmprism_tasks.stages.traffic.opposite import log_ratio, opposite, same_size
 from llmprism_tasks.stages.traffic.transfers import Sizes, Transfers
 
 PAIR = nic_pairs.PAIR
-WHOLE = -1
+WHOLE_PAIR = -1
 """Stands for the size of a pair as a whole, beside its records of one size, numbered from 0."""
 
-TURNS = -2
+AT_TURNS = -2
 """Stands for the size of a pair whose bursts are cut where it and the one that answers it begin anew."""
 
-LAGS = -3
+AT_LAGS = -3
 """Stands for the size of a pair whose bursts are cut where all that it sends comes again after the same bytes."""
 
-TOGETHER = -4
+WITH_GROUP = -4
 """Stands for the size of a pair whose bursts are cut together with those of all pairs of its group (`templates`)."""
 
-PORTIONS = -5
+AT_PORTIONS = -5
 """Stands for the size of a pair whose bursts are cut where it is quiet after the same bytes, counted from its size 0.
 From its size k: PORTIONS - k."""
 
-RHYTHM = ["threshold_ns", "period_ns", "mean_period_ns", "duration_ns", "clarity", "bursts"]
+RHYTHM_COLUMNS = ["threshold_ns", "period_ns", "mean_period_ns", "duration_ns", "clarity", "bursts"]
 
 
 def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -61,7 +61,7 @@ def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFram
     whole, sizes = transfers.of_pairs(flows), transfers.of_sizes(flows, settings.same_size)
     common = _common_sizes(sizes)
     mutual = _mutual(flows, whole, settings)
-    known = _described(flows, whole, np.full(whole.pair.size, WHOLE), mutual, settings).with_columns(common)
+    known = _described(flows, whole, np.full(whole.pair.size, WHOLE_PAIR), mutual, settings).with_columns(common)
     recurring = _recurring(sizes, settings)
     of_pair = mutual[np.searchsorted(whole.pair, sizes.pair[recurring])]
     parts = _described(flows, sizes.of(recurring), sizes.size_class[recurring], of_pair, settings)
@@ -166,7 +166,7 @@ def in_portions(
     whole, sizes = transfers.of_pairs(flows), transfers.of_sizes(flows, settings.same_size)
     pair = streams["pair"].to_numpy()
     taken = whole.of(np.searchsorted(whole.pair, pair))
-    counted = sizes.of(np.searchsorted(sizes.pair, pair) + PORTIONS - streams["size_class"].to_numpy())
+    counted = sizes.of(np.searchsorted(sizes.pair, pair) + AT_PORTIONS - streams["size_class"].to_numpy())
     numbers = gap_segmentation.burst_numbers(*counted[1:5], streams["threshold_ns"].to_numpy())
     begins = np.append(True, numbers[1:] != numbers[:-1])
     begins[counted.offsets[:-1]] = True
@@ -212,7 +212,7 @@ def lag_rhythms(flows: pl.DataFrame, silent: pl.DataFrame, settings: RhythmSetti
         return silent
     silent = silent.sort("pair")
     _, found, _ = at_lags(flows, silent["pair"].to_numpy(), settings)
-    lagged = silent.with_columns(pl.lit(LAGS, pl.Int64).alias("size_class"), **_columns(found))
+    lagged = silent.with_columns(pl.lit(AT_LAGS, pl.Int64).alias("size_class"), **_columns(found))
     return lagged.drop_nulls("period_ns").select(silent.columns)
 
 
@@ -223,7 +223,7 @@ def _portioned(flows: pl.DataFrame, known: pl.DataFrame, parts: pl.DataFrame, se
     """
     longest = pl.col("period_ns").max().over("pair")
     counted = parts.filter(pl.col("period_ns") * (1 + settings.same_period) >= longest).select(
-        "pair", "threshold_ns", size_class=PORTIONS - pl.col("size_class")
+        "pair", "threshold_ns", size_class=AT_PORTIONS - pl.col("size_class")
     )
     silent = (
         known.filter(pl.col("period_ns").is_null())
@@ -266,7 +266,7 @@ def _described(
         clearest_ratio=settings.quiet_ratio,
         byte_tolerance=settings.byte_tolerance,
         pace_tolerance=settings.pace_tolerance,
-        uneven_tolerance=UNEVEN if size_class[:1].tolist() == [WHOLE] else settings.pace_tolerance,
+        uneven_tolerance=UNEVEN_PERIODS if size_class[:1].tolist() == [WHOLE_PAIR] else settings.pace_tolerance,
         persistence=settings.period_persistence,
         few_ratio=settings.few_quiet_ratio,
     )
@@ -284,7 +284,7 @@ def _described(
 
 
 def _columns(found: Rhythms) -> dict[str, pl.Series]:
-    return {name: pl.Series(name, values, nan_to_null=True) for name, values in zip(RHYTHM, found, strict=True)}
+    return {name: pl.Series(name, values, nan_to_null=True) for name, values in zip(RHYTHM_COLUMNS, found, strict=True)}
 
 
 def _per_pair(sizes: Sizes) -> Integers:
@@ -340,7 +340,7 @@ def _turned(flows: pl.DataFrame, known: pl.DataFrame, settings: RhythmSettings) 
     link[flows["pair"].to_numpy()[links.rows]] = np.repeat(np.arange(links.pair.size), np.diff(links.offsets))
     known, link = known.filter(pl.Series(link[number] >= 0)), link[number[link[number] >= 0]]
     rhythms = _columns(Rhythms(*(one[link] for one in found)))
-    return known.with_columns(pl.lit(TURNS, pl.Int64).alias("size_class"), **rhythms).drop_nulls("period_ns")
+    return known.with_columns(pl.lit(AT_TURNS, pl.Int64).alias("size_class"), **rhythms).drop_nulls("period_ns")
 
 
 def _pairs(flows: pl.DataFrame) -> pl.Series:

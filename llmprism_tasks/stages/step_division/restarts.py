@@ -25,15 +25,15 @@ from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.both_ways import both_ways
 from llmprism_tasks.stages.traffic.clusters import addresses, numbered_ends
 
-RESOLUTION = 10
+PARTS_OF_SILENCE = 10
 """Parts into which the shortest silence is divided: silences are measured in these, not from flow to flow, for a table
 of pairs and parts is a hundred times smaller than that of flows."""
 
-MAIN = 0.1
+MAIN_PAIR_BYTES = 0.1
 """Ratio of the bytes that either of its NICs moves both ways that a pair must move to say when these begin anew:
 messages of chatter are seconds apart, and nobody restarts between two of them."""
 
-BOTH_WAYS = 100
+ONE_WAY_PART = 100
 """Part of what NICs move that may go one way whatever they do: control messages, or records that were lost."""
 
 
@@ -172,7 +172,7 @@ def main_pairs(bulk: pl.DataFrame) -> Flags:
     """
     source, target, _ = ends_of_pairs(bulk)
     moved = ragged.sums(bulk["bytes"].to_numpy(), nic_pairs.starts_of_pairs(bulk))
-    much: Flags = moved >= MAIN * both_ways(source, target, moved)
+    much: Flags = moved >= MAIN_PAIR_BYTES * both_ways(source, target, moved)
     return much
 
 
@@ -197,7 +197,7 @@ def _began_anew(
     before_ns : silences count that begin before this time
     until_ns : silences count that are over before this time
     """
-    part_ns = int(settings.restart_silence_s * NANOSECONDS_PER_SECOND) // RESOLUTION
+    part_ns = int(settings.restart_silence_s * NANOSECONDS_PER_SECOND) // PARTS_OF_SILENCE
     starts, ends = bulk["flow_start_ns"].to_numpy(), bulk["flow_end_ns"].to_numpy()
     if not rows.size:
         return rows
@@ -208,13 +208,15 @@ def _began_anew(
         now if before_ns is None else before_ns // part_ns - 1 - first,
         table.shape[1] if until_ns is None else until_ns // part_ns - 1 - first,
     )
-    begins, paused = long_silences.last_long_silence(table, now, RESOLUTION, settings.restart_ratio, *bounds)
+    begins, paused = long_silences.last_long_silence(table, now, PARTS_OF_SILENCE, settings.restart_ratio, *bounds)
     if paused.any():
         doubted = np.flatnonzero(paused)
         traded = one_way(bulk, rows, doubted, starts // part_ns - first, table.shape[1])
-        anew = long_silences.begins_anew(table[doubted], traded.bytes, traded.groups, traded.replicated, RESOLUTION)
+        anew = long_silences.begins_anew(
+            table[doubted], traded.bytes, traded.groups, traded.replicated, PARTS_OF_SILENCE
+        )
         begins[doubted], _ = long_silences.last_long_silence(
-            table[doubted], now, RESOLUTION, settings.restart_ratio, *bounds, anew=anew
+            table[doubted], now, PARTS_OF_SILENCE, settings.restart_ratio, *bounds, anew=anew
         )
     begins = begins[rows]
     return np.where(begins < 0, 0, (begins + first) * part_ns)
@@ -244,7 +246,7 @@ def one_way(bulk: pl.DataFrame, rows: Integers, wanted: Integers, parts: Integer
     for moved, whole in ((np.abs(sent - got), apart), (sent + got, in_all)):
         np.add.at(whole, groups[:nics], moved)
     replicated = _in_circles(source[chosen], target[chosen], groups[:nics], len(apart))
-    return OneWay(np.maximum(apart, in_all // BOTH_WAYS), groups[nics:], replicated)
+    return OneWay(np.maximum(apart, in_all // ONE_WAY_PART), groups[nics:], replicated)
 
 
 def ends_of_pairs(bulk: pl.DataFrame) -> tuple[Integers, Integers, int]:

@@ -14,11 +14,11 @@ from llmprism_tasks.stages.step_division.groups.group_steps import Found
 from llmprism_tasks.stages.step_division.kernels import burst_totals, gap_segmentation
 from llmprism_tasks.stages.step_division.kernels.burst_totals import Totals
 from llmprism_tasks.stages.step_division.periodicity import (
-    LAGS,
-    PORTIONS,
-    TOGETHER,
-    TURNS,
-    WHOLE,
+    AT_LAGS,
+    AT_PORTIONS,
+    AT_TURNS,
+    WHOLE_PAIR,
+    WITH_GROUP,
     at_lags,
     in_portions,
     turning,
@@ -26,7 +26,7 @@ from llmprism_tasks.stages.step_division.periodicity import (
 from llmprism_tasks.stages.traffic import transfers
 from llmprism_tasks.stages.traffic.transfers import Transfers
 
-STEPPING = ["pair", "size_class", "group", "threshold_ns", "group_period_ns", "clarity"]
+STREAM_COLUMNS = ["pair", "size_class", "group", "threshold_ns", "group_period_ns", "clarity"]
 """What is needed of a stream to cut it into steps."""
 
 
@@ -80,12 +80,12 @@ def cut(
     tables: list[pl.DataFrame] = []
     others = (
         (size_class >= 0, _of_sizes),
-        (size_class == TURNS, _of_turns),
-        (size_class == LAGS, _of_lags),
-        (size_class == TOGETHER, partial(_of_groups, together)),
-        (size_class <= PORTIONS, _of_portions),
+        (size_class == AT_TURNS, _of_turns),
+        (size_class == AT_LAGS, _of_lags),
+        (size_class == WITH_GROUP, partial(_of_groups, together)),
+        (size_class <= AT_PORTIONS, _of_portions),
     )
-    for of_kind, numbered in ((size_class == WHOLE, _of_pairs), *others):
+    for of_kind, numbered in ((size_class == WHOLE_PAIR, _of_pairs), *others):
         chosen = np.flatnonzero(of_kind)
         if tables and not chosen.size:
             continue

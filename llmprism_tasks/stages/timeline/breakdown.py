@@ -30,8 +30,8 @@ from llmprism_tasks.numerics.intervals import Booleans, lasting
 from llmprism_tasks.numerics.ragged import totals
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.stages.timeline import collectives, exchanges
-from llmprism_tasks.stages.timeline.exchanges import BITS, GATHERED, PIPELINED, SYNCHRONISED
-from llmprism_tasks.stages.timeline.kernels.interval_union import NOBODY, Counterparts, Gaps, Intervals, between
+from llmprism_tasks.stages.timeline.exchanges import ALL_BITS, GATHERED, PIPELINED, SYNCHRONISED
+from llmprism_tasks.stages.timeline.kernels.interval_union import NO_SEGMENT, Counterparts, Gaps, Intervals, between
 from llmprism_tasks.stages.timeline.kernels.pass_time import idled
 from llmprism_tasks.stages.timeline.pipeline_passes import worked
 from llmprism_tasks.stages.timeline.placement import NIC, Placed, placed
@@ -159,7 +159,7 @@ def breakdown(found: Placed, jobs: pl.DataFrame, job_members: pl.DataFrame, wind
         totals(one, offsets) for one in (split.compute_ns, split.bubble_ns, split.wait_ns)
     )
     waiting_ns = wait_ns + stalled_ns
-    waited_for = (pl.col("waiting_ns") > 0) & (pl.col("waiting_for") != NOBODY)
+    waited_for = (pl.col("waiting_ns") > 0) & (pl.col("waiting_for") != NO_SEGMENT)
     rows = parts.with_columns(
         window_start_ns=pl.lit(window.start_ns),
         step_ns=step_ns,
@@ -217,7 +217,7 @@ def _others(sides: pl.DataFrame, parts: pl.DataFrame) -> Counterparts:
     """Return whose parts are at the other ends of sides: those of the same step."""
     nic = parts["nic"].to_numpy()
     offsets = np.searchsorted(nic, np.arange(nic[-1:].max(initial=-1) + 2))
-    owners = sides["peer_nic"].fill_null(NOBODY).to_numpy()
+    owners = sides["peer_nic"].fill_null(NO_SEGMENT).to_numpy()
     return Counterparts(owners, parts["step_index"].cast(pl.Int64).to_numpy(), offsets)
 
 
@@ -228,7 +228,7 @@ def _split(gaps: Gaps, parts: pl.DataFrame) -> Split:
     together, update = np.zeros(updating.size, np.bool_), np.flatnonzero(updating)
     idle[update], together[update] = _for_norm(gaps, update, parts["job_step"].to_numpy())
     computed[update] -= idle[update]
-    found = idled(gaps.offsets, idle, gaps.took, parts["alike"].to_numpy(), BITS)
+    found = idled(gaps.offsets, idle, gaps.took, parts["alike"].to_numpy(), ALL_BITS)
     return Split(found.turns, computed, found.usual, found.beyond, updating, together)
 
 
@@ -256,7 +256,7 @@ def _waits(told: Account) -> tuple[Integers, Integers, Integers]:
     waited = np.flatnonzero(told.split.wait_ns)
     late = blocks.filter(pl.col("does") == SYNCHRONISED)
     step, target, end_ns = job_step[late["part"].to_numpy()], late["target"].to_numpy(), late["end_ns"].to_numpy()
-    latest, slowest = np.zeros(job_step.max(initial=0) + 1, np.int64), np.full(job_step.max(initial=0) + 1, NOBODY)
+    latest, slowest = np.zeros(job_step.max(initial=0) + 1, np.int64), np.full(job_step.max(initial=0) + 1, NO_SEGMENT)
     np.maximum.at(latest, step, end_ns)
     of_latest = end_ns == latest[step]
     np.maximum.at(slowest, step[of_latest], target[of_latest])
@@ -267,5 +267,5 @@ def _waits(told: Account) -> tuple[Integers, Integers, Integers]:
         np.concatenate([one, stalled[name].to_numpy()])
         for name, one in (("part", gap), ("target", of_gap), ("wait_ns", told.split.wait_ns[waited]))
     )
-    named = (target != part) & (target != NOBODY)
+    named = (target != part) & (target != NO_SEGMENT)
     return part[named], target[named], wait_ns[named]

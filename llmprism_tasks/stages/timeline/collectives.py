@@ -20,11 +20,11 @@ from llmprism_tasks.stages.timeline import exchanges
 from llmprism_tasks.stages.timeline.kernels.collective_rounds import Attendances, attendances, summaries
 from llmprism_tasks.stages.timeline.placement import NIC, Placed
 
-GATHERED = (1.0, 0.5)
+GATHERED_PER_REDUCED = (1.0, 0.5)
 """Bytes of all gathered parameters per byte of reduced gradients: in the same precision, and in half of it. Source:
 Megatron-LM, megatron/core/distributed/param_and_grad_buffer.py (gradients in 32 bits, parameters in 16)."""
 
-SAME_BYTES = 0.03
+BYTES_TOLERANCE = 0.03
 """Ratio by which they may differ: headers, and tensors that are padded to be divided among the ranks."""
 
 
@@ -56,8 +56,8 @@ def _gathers() -> pl.Expr:
     mine = pl.col("bytes")
     whole, largest = mine.sum().over("group"), pl.when(~last).then(mine).max().over("group")
     ratio = mine / (whole - mine)
-    alike = pl.any_horizontal((ratio / gathered - 1).abs() <= SAME_BYTES for gathered in GATHERED)
-    bucket = ((mine / largest - 1).abs() <= SAME_BYTES) & (pl.col("round") > 1)
+    alike = pl.any_horizontal((ratio / gathered - 1).abs() <= BYTES_TOLERANCE for gathered in GATHERED_PER_REDUCED)
+    bucket = ((mine / largest - 1).abs() <= BYTES_TOLERANCE) & (pl.col("round") > 1)
     return last & alike & ~bucket
 
 

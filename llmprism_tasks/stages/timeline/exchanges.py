@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics.intervals import Rows
-from llmprism_tasks.stages.timeline.kernels.interval_union import NOBODY, Bits, Counterparts, Intervals, joined
+from llmprism_tasks.stages.timeline.kernels.interval_union import NO_SEGMENT, Bits, Counterparts, Intervals, joined
 
 SENT_NEXT, RECEIVED_PREVIOUS, RECEIVED_NEXT, SENT_PREVIOUS = 1, 2, 4, 8
 """Bits of an exchange: messages to and from the next and the previous pp_stage."""
@@ -21,18 +21,18 @@ SENT, RECEIVED = 16, 32
 SYNCHRONISED, GATHERED, ROUTED = 64, 128, 256
 """Bits of an exchange: gradients, parameters, and messages of other kinds (experts, context)."""
 
-BITS = 512
+ALL_BITS = 512
 """Above all of them together."""
 
 SCHEDULED = SENT_NEXT | RECEIVED_PREVIOUS | RECEIVED_NEXT | SENT_PREVIOUS
 PIPELINED = SCHEDULED | SENT | RECEIVED
-OWN = SENT_NEXT | SENT_PREVIOUS | SENT
+OWN_SENDING = SENT_NEXT | SENT_PREVIOUS | SENT
 """Bits of what a NIC sends down or up the pipeline itself."""
 
-AT_ONCE = 0.1
+SAME_EXCHANGE = 0.1
 """Ratio of the message before it, within which the next one of a pipeline belongs to the same exchange."""
 
-_named = pl.when(pl.col("peer") != NOBODY).then("peer")
+_named = pl.when(pl.col("peer") != NO_SEGMENT).then("peer")
 
 
 def does(direction: pl.Expr, *, sends: pl.Expr, kind: pl.Expr) -> pl.Expr:
@@ -62,11 +62,11 @@ def exchanges(messages: Rows, bits: Bits, others: Counterparts, blocks: pl.DataF
     others : the parts of the other ends
     blocks : of gradients, as `collectives.blocks` returns
     """
-    nobody = np.full(blocks.height, NOBODY)
+    nobody = np.full(blocks.height, NO_SEGMENT)
     offsets = np.searchsorted(blocks["part"].to_numpy(), np.arange(messages.offsets.size))
     starts, ends, does_ = (blocks[name].to_numpy() for name in ("start_ns", "end_ns", "does"))
     own = Intervals(offsets, starts, ends, does_, nobody)
-    return joined(messages, bits, others, own, quick=PIPELINED, at_once=AT_ONCE)
+    return joined(messages, bits, others, own, quick=PIPELINED, at_once=SAME_EXCHANGE)
 
 
 def rows(exchanged: Intervals) -> pl.DataFrame:

@@ -22,7 +22,7 @@ from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.gathered import gathered
 from llmprism_tasks.stages.traffic.index import JobTraffic
 
-STILL = {GAP: "idle", MARKED_GAP: "compute"}
+QUIET_PHASES = {GAP: "idle", MARKED_GAP: "compute"}
 """What a NIC does while nothing moves: it waits, or works until it sends."""
 
 
@@ -160,8 +160,8 @@ def phases(found: Placed) -> pl.DataFrame:
     Texts are categories: there are thousands of them, and millions of rows.
     """
     told, channels = _told(found)
-    did = pl.concat([pl.DataFrame({"phase": STILL.values()}), channels], how="diagonal", rechunk=True)
-    what = told.kinds - min(STILL)
+    did = pl.concat([pl.DataFrame({"phase": QUIET_PHASES.values()}), channels], how="diagonal", rechunk=True)
+    what = told.kinds - min(QUIET_PHASES)
     step = found.parts.select(pl.col(NIC).cast(pl.Categorical), pl.col("step_index").cast(pl.Int32))
     times = pl.DataFrame({"start_ns": told.starts, "end_ns": told.ends, "bytes": told.sizes})
     acts = did.select(pl.col("phase", "peer").cast(pl.Categorical))

@@ -13,8 +13,8 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.stages.timeline.exchanges import (
-    BITS,
-    OWN,
+    ALL_BITS,
+    OWN_SENDING,
     PIPELINED,
     RECEIVED_NEXT,
     SCHEDULED,
@@ -24,7 +24,7 @@ from llmprism_tasks.stages.timeline.exchanges import (
 )
 from llmprism_tasks.stages.timeline.kernels.interval_union import Gaps, sorts
 from llmprism_tasks.stages.timeline.kernels.pass_time import (
-    NONE,
+    NO_LENGTH,
     Numbers,
     Sorts,
     Stints,
@@ -36,14 +36,14 @@ from llmprism_tasks.stages.timeline.kernels.pass_time import (
 FORWARD, BACKWARD = 1, 2
 """Bits of the passes that were done in a gap."""
 
-AS_USUAL = 1.1
+USUAL_WORK_RATIO = 1.1
 """Ratio to the usual work up to which a gap is all work: jitter of single passes (3 % in captures), and some more."""
 
 
-UNKNOWN = -1
+UNKNOWN_PASSES = -1
 """In the place of passes that the schedule does not tell."""
 
-KINDS = FORWARD + BACKWARD + 1
+PASS_CODES = FORWARD + BACKWARD + 1
 """Numbers that the bits of passes make."""
 
 
@@ -61,8 +61,8 @@ def worked(gaps: Gaps, parts: pl.DataFrame) -> tuple[Integers, Integers]:
     sort, known = _sorts(gaps, parts)
     stints = Stints(gaps.offsets, gaps.starts, gaps.ends, sort)
     places = parts.select(pl.col("place").fill_null(0) - 1).to_series().to_numpy()
-    usual = _usual(shortest(stints, known.works, KINDS), places)
-    return at_pace(stints, known, usual, places, as_usual=AS_USUAL)
+    usual = _usual(shortest(stints, known.works, PASS_CODES), places)
+    return at_pace(stints, known, usual, places, as_usual=USUAL_WORK_RATIO)
 
 
 def _sorts(gaps: Gaps, parts: pl.DataFrame) -> tuple[Numbers, Sorts]:
@@ -70,13 +70,13 @@ def _sorts(gaps: Gaps, parts: pl.DataFrame) -> tuple[Numbers, Sorts]:
     first = (pl.col("pp_stage") == 0).fill_null(value=False)
     last = (pl.col("pp_stage") == pl.col("last_pp_stage")).fill_null(value=False)
     end = parts.select(2 * first.cast(pl.Int64) + last.cast(pl.Int64)).to_series().to_numpy()
-    sort, codes = sorts(gaps, end, BITS)
-    end, brought = np.divmod(codes // BITS, BITS)
-    around = pl.DataFrame({"brought": brought, "took": codes % BITS, "first": end >= 2, "last": end % 2 > 0})
-    took, entry = pl.col("took"), (pl.col("brought") == 0) & ((pl.col("took") & OWN) > 0)
+    sort, codes = sorts(gaps, end, ALL_BITS)
+    end, brought = np.divmod(codes // ALL_BITS, ALL_BITS)
+    around = pl.DataFrame({"brought": brought, "took": codes % ALL_BITS, "first": end >= 2, "last": end % 2 > 0})
+    took, entry = pl.col("took"), (pl.col("brought") == 0) & ((pl.col("took") & OWN_SENDING) > 0)
     piped = (took & PIPELINED) > 0
     whole = (took > 0) & (entry | ~piped)
-    unknown = whole | ((took & (OWN & ~SCHEDULED)) > 0)
+    unknown = whole | ((took & (OWN_SENDING & ~SCHEDULED)) > 0)
     known = around.select(passes=_passes(), whole=whole, unknown=unknown, piped=piped)
     return sort, Sorts(*(column.to_numpy() for column in known))
 
@@ -85,7 +85,7 @@ def _passes() -> pl.Expr:
     """Tell which passes were done in a gap: what it sends onward; the ends of the pipeline send in one direction.
 
     The first pp_stage has nowhere to send gradients to: it goes backward when it has received some. The last one sends
-    gradients only, and has gone forward before. `UNKNOWN` where the schedule does not tell.
+    gradients only, and has gone forward before. `UNKNOWN_PASSES` where the schedule does not tell.
     """
     first, last = pl.col("first"), pl.col("last")
     # Once the gradients are reduced, the last backward pass is over, though its own may still be sent.
@@ -97,7 +97,7 @@ def _passes() -> pl.Expr:
     done = FORWARD * forward + BACKWARD * backward
     # What others than the first pp_stage send before they have received anything is left over from the step before.
     begun = (pl.col("brought") > 0) | first
-    return pl.when(begun & ((pl.col("took") & PIPELINED) > 0) & (done > 0)).then(done).otherwise(UNKNOWN)
+    return pl.when(begun & ((pl.col("took") & PIPELINED) > 0) & (done > 0)).then(done).otherwise(UNKNOWN_PASSES)
 
 
 def _usual(least: Integers, places: Integers) -> Floats:
@@ -110,9 +110,11 @@ def _usual(least: Integers, places: Integers) -> Floats:
     least : shape (parts, KINDS)
     places : shape (parts,), -1 for none
     """
-    part, passes = np.nonzero((least != NONE) & (places >= 0)[:, np.newaxis])
+    part, passes = np.nonzero((least != NO_LENGTH) & (places >= 0)[:, np.newaxis])
     number = int(places.max(initial=-1)) + 1
-    usual = lower_medians(least[part, passes], places[part] * KINDS + passes, number * KINDS).reshape(number, KINDS)
+    usual = lower_medians(least[part, passes], places[part] * PASS_CODES + passes, number * PASS_CODES).reshape(
+        number, PASS_CODES
+    )
     alone = np.maximum(usual[:, FORWARD + BACKWARD] - usual[:, FORWARD], 0)
     known = ~np.isnan(usual[:, BACKWARD])
     usual[known, BACKWARD] = np.fmin(usual[known, BACKWARD], alone[known])

@@ -21,7 +21,7 @@ NIC = ["job_id", "addr"]
 STEP = [*NIC, "step_index"]
 ENDS = nic_pairs.PAIR
 
-PHASES = {"pp": ("pp_send", "pp_recv"), "dp": ("dp_sync", "dp_sync")}
+PHASE_OF_KIND = {"pp": ("pp_send", "pp_recv"), "dp": ("dp_sync", "dp_sync")}
 """What a pair's kind is called in the timeline of its sender and of its receiver; `other` for all other kinds."""
 
 
@@ -102,7 +102,9 @@ def _sides(flows: pl.DataFrame, nics: pl.DataFrame, kinds: pl.DataFrame | None) 
     ends = [
         pairs.rename({own: "addr", peer: "peer"}).with_columns(
             sends=pl.lit(i == 0),
-            phase=pl.col("kind").replace_strict({kind: names[i] for kind, names in PHASES.items()}, default="other"),
+            phase=pl.col("kind").replace_strict(
+                {kind: names[i] for kind, names in PHASE_OF_KIND.items()}, default="other"
+            ),
         )
         for i, (own, peer) in enumerate((ENDS, ENDS[::-1]))
     ]

@@ -12,10 +12,10 @@ import numpy as np
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.stages.timeline.kernels.longest_wait import followed
 
-GOOD_PART = 0.5
+ITSELF_WAITED = 0.5
 """Ratio of the time waited for a NIC that it must itself have waited, for one other, not to be the source of it."""
 
-WORTH_WALKING = 0.01
+LEAST_WAIT = 0.01
 """Ratio of its step that a NIC must have waited for another: below, jitter makes chains that mean nothing."""
 
 LONGEST_CHAIN = 64
@@ -31,5 +31,5 @@ def walked(part: Integers, target: Integers, wait_ns: Integers, step_ns: Integer
     wait_ns : shape (waits,)
     step_ns : shape (parts,), the length of each step
     """
-    worth_ns = WORTH_WALKING * step_ns.astype(np.float64)
-    return followed(part, target, wait_ns, worth_ns, share=GOOD_PART, longest=LONGEST_CHAIN)
+    worth_ns = LEAST_WAIT * step_ns.astype(np.float64)
+    return followed(part, target, wait_ns, worth_ns, share=ITSELF_WAITED, longest=LONGEST_CHAIN)

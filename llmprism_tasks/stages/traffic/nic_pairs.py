@@ -20,10 +20,10 @@ from llmprism_tasks.stages.traffic.opposite import opposite, same_size
 
 PAIR = ["src_addr", "dst_addr"]
 TIMES = ["flow_start_ns", "flow_end_ns", "bytes"]
-NEEDED = ["window_start_ns", *TIMES[:2], *PAIR, "bytes"]
+FLOW_COLUMNS = ["window_start_ns", *TIMES[:2], *PAIR, "bytes"]
 """Columns of flows that the stages look at; the others only cost memory when rows are sorted and joined."""
 
-NUMBERED = [*NEEDED, "pair", "row"]
+NUMBERED_COLUMNS = [*FLOW_COLUMNS, "pair", "row"]
 """With the number of its pair, and its row in the table: what is seldom needed, as its path, is fetched by that."""
 
 Numbers = npt.NDArray[np.int32]
@@ -34,17 +34,17 @@ def numbered(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
     Returns
     -------
-    flows : `NUMBERED`, ordered by `pair`, within it by start, end and bytes; addresses are codes (`named` makes text of
-        them), for text takes most of the room and of the time to copy flows
+    flows : `NUMBERED_COLUMNS`, ordered by `pair`, within it by start, end and bytes; addresses are codes (`named`
+        makes text of them), for text takes most of the room and of the time to copy flows
     pairs : `pair`, `src_addr`, `dst_addr`, in this order
     """
     number, pairs = pairs_met(flows)
-    numbers = {name: flows[name].to_numpy() for name in NEEDED if name not in PAIR}
+    numbers = {name: flows[name].to_numpy() for name in FLOW_COLUMNS if name not in PAIR}
     order = grouped_sort.grouped(number, pairs.height, *(numbers[name] for name in TIMES))
     pair = np.repeat(pairs["pair"].to_numpy(), np.bincount(number, minlength=pairs.height))
     numbers = {name: grouped_sort.taken(values, order) for name, values in numbers.items()}
     coded = pairs.with_columns(pl.col(PAIR).cast(pl.Enum(pl.concat([pairs[end] for end in PAIR]).unique().sort())))
-    return gathered(coded, pair).with_columns(row=order, **numbers).select(*NUMBERED), pairs
+    return gathered(coded, pair).with_columns(row=order, **numbers).select(*NUMBERED_COLUMNS), pairs
 
 
 def named(flows: pl.DataFrame) -> pl.DataFrame:
@@ -72,8 +72,8 @@ def between_gpus(flows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
 
     Returns
     -------
-    flows with the columns `NUMBERED`, in the order of `numbered`, and with `src_…` and `dst_…` for every further column
-    of `nics`
+    flows with the columns `NUMBERED_COLUMNS`, in the order of `numbered`, and with `src_…` and `dst_…` for every
+    further column of `nics`
     """
     flows, pairs = _with_pairs(flows)
     described = [column for column in nics.columns if column != "addr"]
@@ -228,7 +228,7 @@ def _with_pairs(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     if "pair" not in flows.columns:
         return numbered(flows)
     pairs = pairs_of(flows, PAIR).unique("pair").sort("pair")
-    return flows if flows.columns == NUMBERED else flows.select(NUMBERED), pairs
+    return flows if flows.columns == NUMBERED_COLUMNS else flows.select(NUMBERED_COLUMNS), pairs
 
 
 def pairs_met(flows: pl.DataFrame) -> tuple[Numbers, pl.DataFrame]:

@@ -16,17 +16,17 @@ from llmprism_tasks.stages.traffic.opposite import opposite
 PACKET_BYTES = 9_216
 """Largest packet, bytes: jumbo frames of Ethernet, rounded up as switches have them."""
 
-TRIES = 3
+LEAST_TRIES = 3
 """Records of one size, one after the other, that are a retry: two waits, of which the second is twice the first."""
 
-DOUBLED = (1.8, 2.2)
+DOUBLED_WAITS = (1.8, 2.2)
 """Ratios of two waits that are twice as long, give or take the ticks of a timer: captured ones are 1.92 to 1.98."""
 
 SHORTEST_NS = 100_000_000
 """Shortest wait before a retry, ns: TCP waits for 200 ms, and messages of a GPU follow each other as quickly by
 themselves."""
 
-RETRIED = {"src_addr": pl.String, "dst_addr": pl.String, "since_ns": pl.Int64, "until_ns": pl.Int64}
+RETRIES_SCHEMA = {"src_addr": pl.String, "dst_addr": pl.String, "since_ns": pl.Int64, "until_ns": pl.Int64}
 
 
 def retried(flows: pl.DataFrame) -> pl.DataFrame:
@@ -46,17 +46,17 @@ def retried(flows: pl.DataFrame) -> pl.DataFrame:
         .with_columns(
             ratio=pl.col("wait_ns") / pl.col("wait_ns").shift().over("pair"),
             again=pl.col("again") & pl.col("again").shift().over("pair"),
-            first_ns=pl.col("flow_start_ns").shift(TRIES - 1).over("pair"),
+            first_ns=pl.col("flow_start_ns").shift(LEAST_TRIES - 1).over("pair"),
         )
-        .filter("again", pl.col("ratio").is_between(*DOUBLED), pl.col("wait_ns") >= 2 * SHORTEST_NS)
+        .filter("again", pl.col("ratio").is_between(*DOUBLED_WAITS), pl.col("wait_ns") >= 2 * SHORTEST_NS)
         .rename({"flow_start_ns": "last_ns"})
     )
     if tries.is_empty():
-        return pl.DataFrame(schema=RETRIED)
+        return pl.DataFrame(schema=RETRIES_SCHEMA)
     vain = nic_pairs.named(tries.select(*PAIR, since_ns="first_ns", until_ns="last_ns")).unique()
     answers = nic_pairs.named(flows.join(opposite(tries.select(PAIR).unique()), on=PAIR, how="semi"))
     back = opposite(answers.select(*PAIR, "flow_start_ns", "flow_end_ns"), "flow_start_ns", "flow_end_ns")
     answered = vain.join(back, on=PAIR).filter(
         pl.col("back_flow_start_ns") < pl.col("until_ns"), pl.col("back_flow_end_ns") > pl.col("since_ns")
     )
-    return vain.join(answered, on=list(RETRIED), how="anti").sort(list(RETRIED))
+    return vain.join(answered, on=list(RETRIES_SCHEMA), how="anti").sort(list(RETRIES_SCHEMA))

@@ -57,7 +57,7 @@ def first_backward_times(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.Da
     )
     answer_ns = np.empty_like(replies)
     answer_ns[spans["row"].to_numpy()] = replies
-    return pl.Series("answer_ns", answer_ns).replace(first_reply.NONE, None)
+    return pl.Series("answer_ns", answer_ns).replace(first_reply.NO_REPLY, None)
 
 
 def _hops(flows: pl.DataFrame, stages: pl.DataFrame) -> pl.DataFrame:

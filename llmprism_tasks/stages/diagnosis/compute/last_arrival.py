@@ -22,15 +22,15 @@ from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
 from llmprism_tasks.stages.timeline.placement import NIC, STEP
 
-AS_LONG = 0.998
+EQUALLY_LONG = 0.998
 """Share of a step's longest compute gap from which another NIC's gap counts as equally long. Both ends of a transfer
 see it begin within some microseconds, and exchange a hundred times a step."""
 
-BY_CHANCE = 0.001
+LAST_BY_CHANCE = 0.001
 """Probability below which a NIC's being last so often is no chance. Few jobs are slower for another reason, and at most
 some hundred NICs of a job are compared."""
 
-PUSHED = 0.3
+SENT_EARLY = 0.3
 """Share of a NIC's mean burst below which a burst was sent early. The buffers of a channel hold 4 MB; its share of a
 layer of a small sharded model is 15 MB. Other small bursts may be mistaken for early ones; compute gaps are then too
 short, but equally so in all steps."""
@@ -41,8 +41,8 @@ def find(found: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -
 
     Parameters
     ----------
-    found : rows of `evidence.ROW` from all other detectors. A job with any finding but `cross_step` or a `straggler` of
-        the whole job is left out: that fault may be what makes the compute gaps grow.
+    found : rows of `evidence.FINDING_SCHEMA` from all other detectors. A job with any finding but `cross_step` or a
+        `straggler` of the whole job is left out: that fault may be what makes the compute gaps grow.
 
     Returns
     -------
@@ -121,11 +121,11 @@ def last_arrivals(
         .filter(pl.col("slow") != pl.col("quick"))
     )
     flows = evidence.heard(evidence.of_jobs(slower["job_id"]))
-    work = own_work(flows, steps, evidence.groups, early=PUSHED, sent_only=sent_only)
+    work = own_work(flows, steps, evidence.groups, early=SENT_EARLY, sent_only=sent_only)
     of_step = pl.col("own_ns").max().over("job_id", "step_index")
     compared = work.filter(pl.col("last_stage").is_null()).join(_last_hosts(work, evidence), on=STEP, how="left")
     marked = compared.with_columns(
-        last=(pl.col("own_ns") >= AS_LONG * of_step) | pl.col("of_last_host").fill_null(value=False),
+        last=(pl.col("own_ns") >= EQUALLY_LONG * of_step) | pl.col("of_last_host").fill_null(value=False),
         length_ns=length_ns(),
     )
     return _summarised(marked, settings)
@@ -171,7 +171,7 @@ def _summarised(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
             pl.col("slow") >= settings.least_steps,
             pl.col("slow") >= settings.persistence * pl.col("steps"),
             chance < settings.persistence,
-            binomial.tail_bound(pl.col("slow"), pl.col("steps"), chance) <= BY_CHANCE,
+            binomial.tail_bound(pl.col("slow"), pl.col("steps"), chance) <= LAST_BY_CHANCE,
             pl.col("loss") >= pl.max_horizontal(settings.least_effect, MAJORITY * pl.col("longer")),
         )
         .with_columns(

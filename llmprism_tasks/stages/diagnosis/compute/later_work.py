@@ -13,10 +13,10 @@ from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.first_backward import first_backward_times, with_first_backward
 from llmprism_tasks.stages.diagnosis.compute.own_baseline import against_past, quick_steps
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
-from llmprism_tasks.stages.diagnosis.own_work.own_work import SAME, usual
+from llmprism_tasks.stages.diagnosis.own_work.own_work import PEER_COLUMNS, usual
 from llmprism_tasks.stages.timeline.placement import NIC, STEP
 
-LEAST_LATER = 0.1
+OPTIMIZER_SHARE = 0.1
 """Share of the first compute gap below which all other gaps may belong to the optimizer. A longer sample does not
 lengthen the optimizer, and a slow GPU hardly does. With four micro-batches, the last backward pass is a sixth."""
 
@@ -42,10 +42,10 @@ def later_work(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     past = _past(evidence, stages, settings)
     # A backward pass is longer than a forward pass: a message that leaves sooner is no reply to the gradient.
     answer = pl.when(usual("answer_ns") >= usual("own_ns")).then(pl.col("answer_ns").cast(pl.Float64))
-    silent = pl.when(pl.col("later_ns") >= LEAST_LATER * (pl.col("own_ns") - pl.col("later_ns"))).then("later_ns")
+    silent = pl.when(pl.col("later_ns") >= OPTIMIZER_SHARE * (pl.col("own_ns") - pl.col("later_ns"))).then("later_ns")
     piped_here = pl.col("last_stage").is_not_null()
     # The message of a first stage may wait for a slow receiver, so the lower of the two middle values counts.
-    least_later = pl.col("later_ns").quantile(0.5, "lower").over(SAME)
+    least_later = pl.col("later_ns").quantile(0.5, "lower").over(PEER_COLUMNS)
     return (
         work.join(past, on=STEP, how="left", maintain_order="left")
         .with_columns(

@@ -10,16 +10,16 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import MAJORITY, sigma_about_zero
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import QUICK, Evidence
-from llmprism_tasks.stages.diagnosis.own_work.own_work import SAME, own_work
+from llmprism_tasks.stages.diagnosis.evidence import HEALTHY_STEP_QUANTILE, Evidence
+from llmprism_tasks.stages.diagnosis.own_work.own_work import PEER_COLUMNS, own_work
 from llmprism_tasks.stages.diagnosis.step_times import slow_run
 from llmprism_tasks.stages.timeline.placement import NIC
 
-FEW = 4
+FEW_REPLICAS = 4
 """Replicas of which two are half. With more replicas the peers show what is usual; if half of those are late, the cause
 is in the network."""
 
-WORK = [*NIC, "last_stage"]
+COMPARABLE_STEPS = [*NIC, "last_stage"]
 """Columns that are equal in comparable steps. In the last stage the measured work includes the backward pass."""
 
 
@@ -35,15 +35,15 @@ def against_past(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFram
     longer = evidence.once(slow_run.find, settings).select("job_id", since_ns="start_ns")
     if longer.is_empty():
         return evidence.work.clear().with_columns(noise=pl.lit(0.0), common=pl.lit(value=False))
-    few = evidence.work.group_by("job_id").agg(pl.col("members").max()).filter(pl.col("members") <= FEW)
+    few = evidence.work.group_by("job_id").agg(pl.col("members").max()).filter(pl.col("members") <= FEW_REPLICAS)
     work = evidence.work.join(longer, on="job_id").join(few, on="job_id", how="semi")
     ratio = pl.col("pace") / pl.col("usual")
     slow = pl.col("start_ns") >= pl.col("since_ns")
     late = pl.col("ratio").filter(slow).median() >= 1 + settings.least_effect
-    least = pl.when(pl.col("members") > 1).then(pl.col("ratio").min().over(SAME)).otherwise(1.0)
+    least = pl.when(pl.col("members") > 1).then(pl.col("ratio").min().over(PEER_COLUMNS)).otherwise(1.0)
     of_stage = pl.when(pl.col("last_stage").is_not_null()).then("least").otherwise(1.0)
     more = (pl.col("ratio") / pl.col("least")).filter(slow).median().over(NIC)
-    compared = work.join(_usual(evidence, settings), on=WORK, nulls_equal=True).with_columns(ratio=ratio)
+    compared = work.join(_usual(evidence, settings), on=COMPARABLE_STEPS, nulls_equal=True).with_columns(ratio=ratio)
     many = compared.group_by(NIC).agg(late=late).group_by("job_id").agg(pl.col("late").mean())
     return (
         # With less, the NICs that work as before outvote the slow ones.
@@ -58,15 +58,16 @@ def quick_steps(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame
     """Return the steps about as short as the job's lower quartile, for jobs that have become slower."""
     length = pl.col("end_ns") - pl.col("start_ns")
     longer = evidence.steps.join(evidence.once(slow_run.find, settings), on="job_id", how="semi")
-    return longer.filter(length <= (1 + settings.least_effect) * length.quantile(QUICK).over(NIC))
+    return longer.filter(length <= (1 + settings.least_effect) * length.quantile(HEALTHY_STEP_QUANTILE).over(NIC))
 
 
 def _usual(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Return the pace of NICs in quick steps: `WORK`, `usual`, and `noise`, the robust deviation in their job."""
+    """Return the pace of NICs in quick steps: `COMPARABLE_STEPS`, `usual`, and `noise`, the robust deviation in their
+    job."""
     steps = evidence.once(quick_steps, settings)
     work = own_work(evidence.heard(evidence.of_jobs(steps["job_id"])), steps, evidence.groups, hosts=evidence.members)
-    seen = work.filter(pl.len().over(WORK) >= settings.least_steps).with_columns(
-        usual=pl.col("pace").median().over(WORK)
+    seen = work.filter(pl.len().over(COMPARABLE_STEPS) >= settings.least_steps).with_columns(
+        usual=pl.col("pace").median().over(COMPARABLE_STEPS)
     )
     off = sigma_about_zero(pl.col("pace") / pl.col("usual") - 1).over("job_id")
-    return seen.with_columns(noise=off).select(*WORK, "usual", "noise").unique()
+    return seen.with_columns(noise=off).select(*COMPARABLE_STEPS, "usual", "noise").unique()

@@ -13,13 +13,13 @@ from llmprism_tasks.numerics.robust import sigma_about_zero
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.first_backward import with_first_backward
 from llmprism_tasks.stages.diagnosis.compute.slow_compute import slow_nics
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.own_work.first_forward import FORWARD_AND_BACKWARD
 from llmprism_tasks.stages.timeline.placement import NIC
 
 STAGE = ["job_id", "pp_stage"]
 
-RECOMPUTED = 4 / 3
+RECOMPUTATION_RATIO = 4 / 3
 """Ratio by which a pass is longer where the forward pass is recomputed before the backward (Chen and others, 2016)."""
 
 
@@ -49,7 +49,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     blamed = evidence.once(slow_nics, settings).select("job_id").unique()
     stages_of = dict(stages.group_by("job_id").agg(pl.col("pp_stage").unique().sort()).iter_rows())
     rows = found.join(blamed, on="job_id", how="anti").sort(STAGE).iter_rows(named=True)
-    return pl.DataFrame([_row(row, stages_of[row["job_id"]]) for row in rows], schema=ROW)
+    return pl.DataFrame([_row(row, stages_of[row["job_id"]]) for row in rows], schema=FINDING_SCHEMA)
 
 
 def _compared(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -102,7 +102,7 @@ def _passes(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     forward, backward = pl.col("own_ns"), pl.col("answer_ns")
     measured = pl.when(last).then(forward).when(first).then(backward).otherwise(forward + backward)
     reckoned = pl.when("last_stage").then(forward).when(~first).then(FORWARD_AND_BACKWARD * forward)
-    longer = pl.when("seen").then(settings.uneven_last).otherwise((1 + settings.uneven_last) * RECOMPUTED - 1)
+    longer = pl.when("seen").then(settings.uneven_last).otherwise((1 + settings.uneven_last) * RECOMPUTATION_RATIO - 1)
     off = (pl.col("pass_ns") / pl.col("pass_ns").median().over(STAGE) - 1).abs()
     deviation = sigma_about_zero(pl.col("off").filter(~first)).over("job_id")
     # A message of the first stage may wait for the longest of the micro-batches at the other stages.

@@ -13,19 +13,26 @@ from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import at_first
 from llmprism_tasks.stages.diagnosis.compute.own_baseline import against_past
 from llmprism_tasks.stages.diagnosis.compute.wait_excuse import excuse_waiting, in_lock_step
-from llmprism_tasks.stages.diagnosis.evidence import MOST_SUSPECTS, QUICK, ROW, Evidence, shares, slowdown
-from llmprism_tasks.stages.diagnosis.own_work.own_work import OUTVOTING
+from llmprism_tasks.stages.diagnosis.evidence import (
+    FINDING_SCHEMA,
+    HEALTHY_STEP_QUANTILE,
+    MOST_SUSPECTS,
+    Evidence,
+    shares,
+    slowdown,
+)
+from llmprism_tasks.stages.diagnosis.own_work.own_work import LEAST_VOTERS
 from llmprism_tasks.stages.diagnosis.step_times.job_slowdown import paid
-from llmprism_tasks.stages.diagnosis.step_times.work_spread import BEYOND, spread_of_work
+from llmprism_tasks.stages.diagnosis.step_times.work_spread import OUTLYING_SIGMAS, spread_of_work
 from llmprism_tasks.stages.timeline.placement import NIC
 
 QUARTILE_PER_SIGMA = 0.3186
 """Lower quartile of the absolute value of a standard normal deviate."""
 
-ALL_PASSES = 3
+PASSES_PER_MICRO_BATCH = 3
 """Work of one micro-batch, in forward passes: one forward pass, and a backward pass of at least twice that."""
 
-AS_UNEVEN = 4.0
+UNEVEN_SAMPLES_RATIO = 4.0
 """Ratio of a slow NIC's deviation to its job's up to which samples of uneven length explain it. The deviation of the
 peers is uncertain, too: in a ring it is too small by a third, because a waiting NIC begins with the NIC it waits for;
 and of a dozen steps a deviation is known to a third."""
@@ -45,7 +52,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """
     suspects = evidence.once(slow_nics, settings)
     if suspects.is_empty():
-        return pl.DataFrame(schema=ROW)
+        return pl.DataFrame(schema=FINDING_SCHEMA)
     suspects = suspects.filter(~in_lock_step(evidence))
     suspects, undecided = (
         some.join(_mostly_slow_jobs(some, evidence), on="job_id", how="anti")
@@ -63,7 +70,7 @@ def finding_rows(suspects: pl.DataFrame, undecided: pl.DataFrame, evidence: Evid
     """
     rows = [_row(row, evidence) for row in _worst(suspects, evidence).iter_rows(named=True)]
     rows += [_undecided_row(some, evidence) for _, some in undecided.group_by("job_id", maintain_order=True)]
-    return pl.DataFrame(rows, schema=ROW)
+    return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
 
 def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -107,7 +114,7 @@ def _noise(excess: pl.Expr) -> pl.Expr:
     Of two peers the quicker is the reference, so half of the excesses are 0. Of the other half the lower quartile
     counts: with two stages of two replicas, half of those values may be a slow NIC's.
     """
-    excess, pairs = excess.abs(), pl.col("members") == OUTVOTING - 1
+    excess, pairs = excess.abs(), pl.col("members") == LEAST_VOTERS - 1
     of_pairs = pl.when(pairs).then(excess).quantile(0.625, interpolation="lower").over("job_id") / QUARTILE_PER_SIGMA
     return pl.when(pairs).then(of_pairs).otherwise(sigma_about_zero(excess).over("job_id"))
 
@@ -120,7 +127,7 @@ def _mostly_slow_jobs(found: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
 
 def _without_peers(work: pl.DataFrame) -> pl.DataFrame:
     """Compare a NIC that has no peers with its own past."""
-    usual = pl.col("pace").quantile(QUICK).over(NIC)
+    usual = pl.col("pace").quantile(HEALTHY_STEP_QUANTILE).over(NIC)
     past = pl.when(~pl.col("current").all().over(NIC)).then(pl.col("pace") / usual - 1)
     return work.with_columns(excess=pl.coalesce("excess", past), by_past=pl.col("excess").is_null())
 
@@ -165,7 +172,7 @@ def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
         )
         .with_columns(
             score=pl.col("excess") / pl.max_horizontal("lasting_noise", by_chance * pl.col("noise")),
-            uneven=pl.col("own_noise") <= AS_UNEVEN * (1 + pl.col("excess")) * pl.col("noise"),
+            uneven=pl.col("own_noise") <= UNEVEN_SAMPLES_RATIO * (1 + pl.col("excess")) * pl.col("noise"),
         )
         .filter(
             pl.col("now", "paid"),
@@ -197,7 +204,7 @@ def _beyond_chance(found: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     noise = spread_of_work(others, "own_ns", "first_ns", apart=["slowed"]).select(
         "job_id", varies=pl.min_horizontal("own_ns", "first_ns")
     )
-    beyond = pl.col("excess") * pl.col("slow").sqrt() >= BEYOND * pl.col("varies")
+    beyond = pl.col("excess") * pl.col("slow").sqrt() >= OUTLYING_SIGMAS * pl.col("varies")
     return found.join(noise, on="job_id", how="left").filter(beyond.fill_null(value=True)).drop("varies")
 
 
@@ -292,12 +299,14 @@ def _costs_once(history: pl.DataFrame, found: dict[str, Any]) -> bool:
     """Return whether steps are longer by about as much as the first pass.
 
     The first pass is all that is seen of a pipeline without replicas. If all passes took as long, the steps would be
-    longer by at least `ALL_PASSES` times as much.
+    longer by at least `PASSES_PER_MICRO_BATCH` times as much.
     """
     length_ns = float(history.filter(_within(found)).select((pl.col("end_ns") - pl.col("start_ns")).median()).item())
     slower = slowdown(history, found["start_ns"], found["end_ns"])
     longer_ns = slower / (1 + slower) * length_ns
-    return bool(longer_ns < (1 + ALL_PASSES) / 2 * found["excess"] / (1 + found["excess"]) * found["own_ns"])
+    return bool(
+        longer_ns < (1 + PASSES_PER_MICRO_BATCH) / 2 * found["excess"] / (1 + found["excess"]) * found["own_ns"]
+    )
 
 
 def _within(found: dict[str, Any]) -> pl.Expr:

@@ -10,12 +10,12 @@ from llmprism_tasks.stages.diagnosis.own_work.own_work import EXCHANGING
 from llmprism_tasks.stages.timeline.placement import NIC, STEP
 from llmprism_tasks.stages.traffic import nic_pairs
 
-ENDS = (("src_addr", "dst_addr"), ("dst_addr", "src_addr"))
+PAIR_ENDS = (("src_addr", "dst_addr"), ("dst_addr", "src_addr"))
 
 SAME_TRANSFER = 0.98
 """Ratio of two neighbours' own times from which both ended with one transfer between them; its start may differ."""
 
-APART = 0.5
+SUCCESSIVE_STARTS = 0.5
 """Share of a NIC's delay by which the transfers of its neighbours must begin one after the other, if the neighbours
 waited for that NIC. Where all NICs are late alike, the NIC that is slower by a percent is always the last."""
 
@@ -42,7 +42,7 @@ def excuse_waiting(
     sent = sent.filter(pl.col("kind") != "pp")
     neighbour = ["job_id", "neighbour"]
     hops = (
-        pl.concat(sent.select("job_id", addr=end, neighbour=other) for end, other in ENDS)
+        pl.concat(sent.select("job_id", addr=end, neighbour=other) for end, other in PAIR_ENDS)
         .unique()
         .join(late, on=NIC)
         .join(late.select("job_id", neighbour="addr", theirs_ns="own_ns"), on=neighbour, how="left")
@@ -85,7 +85,9 @@ def _in_between(
         pl.col("start_ns") >= pl.col("since_ns"), pl.col("end_ns") <= pl.col("until_ns")
     )
     sent = nic_pairs.named(evidence.of_jobs(mine["job_id"]).filter(pl.col("kind") != "pp"))
-    ends = (sent.select("job_id", "flow_start_ns", "flow_end_ns", addr=end, neighbour=other) for end, other in ENDS)
+    ends = (
+        sent.select("job_id", "flow_start_ns", "flow_end_ns", addr=end, neighbour=other) for end, other in PAIR_ENDS
+    )
     begins = _in_steps(pl.concat(ends), steps).group_by(*STEP, "neighbour").agg(pl.col("flow_start_ns").min())
     apart_ns = pl.col("flow_start_ns").max() - pl.col("flow_start_ns").min()
     spread = (
@@ -104,7 +106,7 @@ def _in_between(
         hops.join(late, on=NIC)
         .join(theirs, on=["job_id", "neighbour"])
         .group_by(NIC)
-        .agg(waited=(pl.col("between_ns") >= APART * pl.col("late_ns")).all())
+        .agg(waited=(pl.col("between_ns") >= SUCCESSIVE_STARTS * pl.col("late_ns")).all())
     )
     return spread.filter("at_once").join(waited.filter("waited"), on=NIC).select(NIC)
 

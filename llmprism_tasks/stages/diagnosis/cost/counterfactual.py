@@ -10,15 +10,15 @@ from llmprism_tasks.stages.diagnosis.cost.step_graph import MESSAGE, ROUND, WORK
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.timeline.breakdown import Account
 
-COMPUTING = ("slow_compute", "straggler", "pipeline_imbalance")
+COMPUTE_KINDS = ("slow_compute", "straggler", "pipeline_imbalance")
 """Kinds of fault that lengthen a subject's own work; all other kinds lengthen the transfers that it carries."""
 
 
-PAUSED = 0.25
+PAUSE_RATIO = 0.25
 """Ratio of a member's usual time to its first round by which every member must be later for the step to contain a pause
 of the whole job. A checkpoint worth a diagnosis lengthens its step by as much."""
 
-FACTS = 2**20
+CODE_RADIX = 2**20
 """Above the number of stages, of an exchange's bits and of a step's gaps."""
 
 
@@ -63,7 +63,7 @@ def counterfactual_durations(
     ns, in the order of `graph.operations`; None if none of the operations is the subject's
     """
     described = _described(found, graph, members)
-    computing = trouble.kind in COMPUTING
+    computing = trouble.kind in COMPUTE_KINDS
     theirs = _nics(trouble, members, jobs)
     if computing:
         mine = (pl.col("kind") == WORK) & pl.col("addr").is_in(_replica(theirs, found))
@@ -86,7 +86,7 @@ def _paused() -> pl.Expr:
     """Return how long the whole job pauses in a step, ns; repairing one member does not shorten it."""
     soonest = pl.col("first_ns").min().over("kind", "place", "step_index")
     usual = soonest.filter(~pl.col("past")).median().over("kind", "place")
-    return pl.when(soonest > (1 + PAUSED) * usual).then(soonest - usual).otherwise(0).fill_null(0)
+    return pl.when(soonest > (1 + PAUSE_RATIO) * usual).then(soonest - usual).otherwise(0).fill_null(0)
 
 
 def _healthy(marked: pl.DataFrame) -> pl.DataFrame:
@@ -192,7 +192,7 @@ def _nics(trouble: Trouble, members: pl.DataFrame, jobs: pl.DataFrame) -> list[s
         return []
     theirs = members.filter(chosen)
     tp = trouble.of_job(jobs)["tp"].max()
-    if trouble.subject_type == "addr" and trouble.kind in COMPUTING and (tp or 1) > 1:  # type: ignore[operator]
+    if trouble.subject_type == "addr" and trouble.kind in COMPUTE_KINDS and (tp or 1) > 1:  # type: ignore[operator]
         theirs = members.join(theirs.select("host", "pp_stage"), on=["host", "pp_stage"], how="semi", nulls_equal=True)
     return theirs["addr"].to_list()
 
@@ -239,7 +239,7 @@ def _numbered(*facts: str | pl.Expr) -> pl.Expr:
     number: pl.Expr = pl.lit(0, pl.Int64)
     for fact in facts:
         known = pl.col(fact) if isinstance(fact, str) else fact
-        number = number * FACTS + known.cast(pl.Int64).fill_null(-1) + 1
+        number = number * CODE_RADIX + known.cast(pl.Int64).fill_null(-1) + 1
     return number
 
 

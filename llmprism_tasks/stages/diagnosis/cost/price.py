@@ -13,10 +13,10 @@ import polars as pl
 
 from llmprism_tasks.contract.fault_catalogue import HIDDEN
 from llmprism_tasks.stages.diagnosis.compute.wait_excuse import layer_exchanging_jobs
-from llmprism_tasks.stages.diagnosis.cost.counterfactual import COMPUTING, Trouble, counterfactual_durations
+from llmprism_tasks.stages.diagnosis.cost.counterfactual import COMPUTE_KINDS, Trouble, counterfactual_durations
 from llmprism_tasks.stages.diagnosis.cost.step_graph import step_graph
-from llmprism_tasks.stages.diagnosis.evidence import QUICK, Evidence, slowdown
-from llmprism_tasks.stages.diagnosis.ranking import EFFECTS
+from llmprism_tasks.stages.diagnosis.evidence import HEALTHY_STEP_QUANTILE, Evidence, slowdown
+from llmprism_tasks.stages.diagnosis.ranking import KINDS_OF_EFFECT
 from llmprism_tasks.stages.timeline.breakdown import account
 
 MOST_STEPS = 32
@@ -31,10 +31,10 @@ LEAST_STEPS = 2
 PAST_STEPS = 8
 """Healthy steps of the look-back that show the usual durations; enough for a median that jitter does not move."""
 
-NOW_AND_THEN = ("checkpoint_stall", "stalls", "uneven_micro_batches")
+PRICED_BY_SEVERITY = ("checkpoint_stall", "stalls", "uneven_micro_batches")
 """Kinds whose severity already adds up what they cost: no operation of the step graph is longer in every step."""
 
-SEEN = 0.5
+SHOWN_AGAINST_PAST = 0.5
 """Share of a fault's severity that must show against the job's own past. With less, the past contains the fault, too,
 and cannot show what is usual."""
 
@@ -62,7 +62,7 @@ def price(evidence: Evidence, diagnoses: pl.DataFrame, jobs: pl.DataFrame) -> pl
         if lost_s is not None:
             cost: tuple[float | None, float | None]
             known_cost = lost_s * trouble.of_job(evidence.members).height
-            cost = (known_cost, None if kind in EFFECTS else known_cost)
+            cost = (known_cost, None if kind in KINDS_OF_EFFECT else known_cost)
         elif kind == "ended":
             cost = (None, None)
         elif kind == "hang":
@@ -71,10 +71,10 @@ def price(evidence: Evidence, diagnoses: pl.DataFrame, jobs: pl.DataFrame) -> pl
             cost = (_silent(trouble, evidence) if _came_back(trouble, evidence) else None, None)
         elif kind in HIDDEN:  # what the job loses in all is not lost to it
             cost = (None if job_id in waiting else _recoverable(trouble, evidence, jobs, past=True),) * 2
-        elif kind in EFFECTS or (kind in COMPUTING and job_id in waiting):
+        elif kind in KINDS_OF_EFFECT or (kind in COMPUTE_KINDS and job_id in waiting):
             # No repair is named that would give time back, or the replay does not know the waits in every layer.
             cost = (_lost(trouble, evidence), None)
-        elif kind in NOW_AND_THEN or (kind == "pipeline_imbalance" and _hides(trouble, evidence, severity)):
+        elif kind in PRICED_BY_SEVERITY or (kind == "pipeline_imbalance" and _hides(trouble, evidence, severity)):
             cost = _agreed(_lost(trouble, evidence), _share(trouble, evidence, severity), hides=True)
         else:
             hides = _hides(trouble, evidence, severity)
@@ -118,7 +118,10 @@ def _hides(trouble: Trouble, evidence: Evidence, severity: float) -> bool:
     Slow transfers were compared with healthy steps of the look-back, so there is always one for them.
     """
     history = trouble.of_job(evidence.history)
-    return trouble.kind in COMPUTING and slowdown(history, trouble.start_ns, trouble.end_ns) < SEEN * severity
+    return (
+        trouble.kind in COMPUTE_KINDS
+        and slowdown(history, trouble.start_ns, trouble.end_ns) < SHOWN_AGAINST_PAST * severity
+    )
 
 
 def _came_back(trouble: Trouble, evidence: Evidence) -> bool:
@@ -132,7 +135,7 @@ def _lost(trouble: Trouble, evidence: Evidence) -> float | None:
     The usual step is the lower quartile of look-back and window, a healthy step unless the fault lasted for most of it.
     """
     history = trouble.of_job(evidence.history).with_columns(length=pl.col("end_ns") - pl.col("start_ns"))
-    usual = history["length"].quantile(QUICK)
+    usual = history["length"].quantile(HEALTHY_STEP_QUANTILE)
     if usual is None:
         return None
     longer = history.filter("current", trouble.hit).select((pl.col("length") - usual).clip(lower_bound=0).sum()).item()
@@ -193,5 +196,5 @@ def _healthy_steps(steps: pl.DataFrame) -> list[int]:
         .group_by("step_index")
         .agg(length=(pl.col("end_ns") - pl.col("start_ns")).median())
     )
-    far = (pl.col("length") - pl.col("length").quantile(QUICK)).abs()
+    far = (pl.col("length") - pl.col("length").quantile(HEALTHY_STEP_QUANTILE)).abs()
     return lengths.sort(far, "step_index")["step_index"].head(PAST_STEPS).to_list()

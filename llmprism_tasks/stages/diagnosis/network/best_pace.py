@@ -14,25 +14,25 @@ import polars as pl
 from llmprism_tasks.numerics.robust import sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
-from llmprism_tasks.stages.diagnosis.network.path_pace import PLACE, placed
+from llmprism_tasks.stages.diagnosis.network.path_pace import HOP_ON_PATH, placed
 
 NOW, PAST = 12, 3
 """Most steps of a job that show its pace now (the last ones) and before (the look-back's first ones)."""
 
-QUICKEST = 0.1
+BEST_PACE_QUANTILE = 0.1
 """Quantile over the steps of the best paces that counts. A member of a ring shows its own pace only in steps in which
 it is early. Of twelve steps the second best counts, as the time of one record may be wrong."""
 
-ALIKE = 1.1
+ALIKE_RATIO = 1.1
 """Ratio of two successive sizes or loads up to which they are alike; jitter and headers change sizes by less."""
 
-PEERS = 4
+LEAST_PEERS = 4
 """Least hops that are compared with each other: of four, one that is slow does not move the median much."""
 
 LEAST_SIGMA = 0.05
 """Least deviation of the logarithm of a pace: healthy paths differ by a few percent permanently."""
 
-UNKNOWN = -1
+UNKNOWN_STAGE = -1
 """The pipeline stage where none is known."""
 
 
@@ -41,16 +41,19 @@ def verdicts(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
     Returns
     -------
-    sorted by `PLACE`, with `switch_path`, `now` (ns per byte), `usual` (of its peers or its past, the quicker one),
-    `ratio`, `slow`, `alike` (whether the hop is of a ring, whose hops may wait for its slowest), `innocent`, `proven`
-    (both False), `by_peers` and `by_past` (logarithms of the ratios to either, NULL without one), and `of_class` (the
-    same number for peers). Paths that are neither slow nor quick, as those without peers and past, are absent.
+    sorted by `HOP_ON_PATH`, with `switch_path`, `now` (ns per byte), `usual` (of its peers or its past, the quicker
+    one), `ratio`, `slow`, `alike` (whether the hop is of a ring, whose hops may wait for its slowest), `innocent`,
+    `proven` (both False), `by_peers` and `by_past` (logarithms of the ratios to either, NULL without one), and
+    `of_class` (the same number for peers). Paths that are neither slow nor quick, as those without peers and past, are
+    absent.
     """
     measured = _measured(evidence, settings)
     if measured.is_empty():
-        return _judged(measured.with_columns(*(pl.lit(None, pl.Float64).alias(name) for name in COMPARED)), settings)
+        return _judged(
+            measured.with_columns(*(pl.lit(None, pl.Float64).alias(name) for name in COMPARISON_COLUMNS)), settings
+        )
     of_class = measured.pipe(_with_classes, evidence).with_columns(pace=pl.col("now").log())
-    others = pl.len().over("class") >= PEERS
+    others = pl.len().over("class") >= LEAST_PEERS
     typical = pl.col("pace").median().over("class")
     since = pl.col("pace") - pl.col("past").log()
     return _judged(
@@ -69,7 +72,7 @@ def became_slow(settings: DiagnosisSettings) -> pl.Expr:
     return (pl.col("by_past") >= math.log(settings.latent_rate)).fill_null(value=False)
 
 
-COMPARED = ("by_peers", "peers_sigma", "by_past", "past_sigma", "class")
+COMPARISON_COLUMNS = ("by_peers", "peers_sigma", "by_past", "past_sigma", "class")
 
 
 def _judged(compared: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -85,7 +88,7 @@ def _judged(compared: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
         compared.with_columns(slow=slow, ratio=most.exp())
         .filter(pl.col("slow") | (most < pl.lit(settings.slow_rate).log()))
         .select(
-            *PLACE,
+            *HOP_ON_PATH,
             "switch_path",
             "now",
             usual=pl.col("now") / pl.col("ratio"),
@@ -98,13 +101,13 @@ def _judged(compared: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
             by_past="by_past",
             of_class="class",
         )
-        .sort(PLACE)
+        .sort(HOP_ON_PATH)
     )
 
 
 def _measured(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Return the best pace of each place: `PLACE`, `switch_path`, `now`, `past` (NULL if not seen), ns per byte, and
-    `size` (bytes in a step). Places that are seen in too few steps now are absent."""
+    """Return the best pace of each place: `HOP_ON_PATH`, `switch_path`, `now`, `past` (NULL if not seen), ns per byte,
+    and `size` (bytes in a step). Places that are seen in too few steps now are absent."""
     steps = _steps(evidence.history, settings)
     pace = (pl.col("flow_end_ns") - pl.col("flow_start_ns")) / pl.col("bytes")
     large = placed(evidence, steps, least_bytes=settings.own_bytes)
@@ -112,13 +115,13 @@ def _measured(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     now = pl.col("slow")
     return (
         records.group_by("place", "step_ns")
-        .agg(pl.col(*PLACE, "switch_path", "slow").first(), best=pace.min(), size=pl.col("bytes").sum())
+        .agg(pl.col(*HOP_ON_PATH, "switch_path", "slow").first(), best=pace.min(), size=pl.col("bytes").sum())
         .group_by("place")
         .agg(
-            pl.col(*PLACE, "switch_path").first(),
-            now=pl.col("best").filter(now).quantile(QUICKEST, "lower"),
+            pl.col(*HOP_ON_PATH, "switch_path").first(),
+            now=pl.col("best").filter(now).quantile(BEST_PACE_QUANTILE, "lower"),
             past=pl.when((~now).sum() >= settings.least_steps).then(
-                pl.col("best").filter(~now).quantile(QUICKEST, "lower")
+                pl.col("best").filter(~now).quantile(BEST_PACE_QUANTILE, "lower")
             ),
             size=pl.col("size").filter(now).median(),
             seen=now.sum(),
@@ -147,7 +150,7 @@ def _with_classes(places: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
     They are of one job and kind, go from one pipeline stage to another, across as many switches, carry as much in a
     step, and so do all places together that leave the sender and that reach the receiver.
     """
-    stages = evidence.members.select("job_id", "addr", stage=pl.col("pp_stage").fill_null(UNKNOWN))
+    stages = evidence.members.select("job_id", "addr", stage=pl.col("pp_stage").fill_null(UNKNOWN_STAGE))
     ends = ("src_addr", "dst_addr")
     for end in ends:
         places = places.join(stages.rename({"addr": end, "stage": f"{end}_stage"}), on=["job_id", end], how="left")
@@ -163,5 +166,5 @@ def _with_classes(places: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
 def _split(places: pl.DataFrame, name: str) -> pl.DataFrame:
     """Split each class where successive values differ by more than values that are alike."""
     ordered = places.sort("class", name)
-    new = (pl.col("class") != pl.col("class").shift()) | (pl.col(name) > ALIKE * pl.col(name).shift())
+    new = (pl.col("class") != pl.col("class").shift()) | (pl.col(name) > ALIKE_RATIO * pl.col(name).shift())
     return ordered.with_columns(new.fill_null(value=True).cum_sum().alias("class"))

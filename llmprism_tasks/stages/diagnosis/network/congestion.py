@@ -8,7 +8,7 @@ import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
-from llmprism_tasks.stages.diagnosis.network.path_pace import PLACE
+from llmprism_tasks.stages.diagnosis.network.path_pace import HOP_ON_PATH
 
 Row = dict[str, Any]
 
@@ -23,12 +23,12 @@ def colliding_job(
     Parameters
     ----------
     culprit : the link: `device_type`, `device`
-    slow : our job's slow hops across the link: `PLACE`, `usual` (ns per byte)
+    slow : our job's slow hops across the link: `HOP_ON_PATH`, `usual` (ns per byte)
     records : as `path_pace.placed` returns
     """
     pace = (pl.col("flow_end_ns") - pl.col("flow_start_ns")) / pl.col("bytes")
     ours = (
-        records.join(slow.select(*PLACE, "usual"), on=PLACE, nulls_equal=True)
+        records.join(slow.select(*HOP_ON_PATH, "usual"), on=HOP_ON_PATH, nulls_equal=True)
         .select(*BURST, slow=pace >= settings.slow_rate * pl.col("usual"))
         .sort("flow_end_ns", "flow_start_ns")
     )

@@ -11,7 +11,7 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -25,7 +25,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         row = _row(str(job_id), str(addr), tries, evidence.history.filter(pl.col("job_id") == job_id))
         if row is not None:
             rows.append(row)
-    return pl.DataFrame(rows, schema=ROW)
+    return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
 
 def _row(job_id: str, addr: str, tries: pl.DataFrame, history: pl.DataFrame) -> dict[str, object] | None:
@@ -34,7 +34,7 @@ def _row(job_id: str, addr: str, tries: pl.DataFrame, history: pl.DataFrame) -> 
     met = ((since < ends) & (until > starts)).any(axis=0) & current
     if not met.any():
         return None
-    usual_ns = float(np.quantile(ends - starts, QUICK))
+    usual_ns = float(np.quantile(ends - starts, HEALTHY_STEP_QUANTILE))
     excess = (ends - starts)[met] - usual_ns
     dead_ns = int(until.max() - since.min())
     # The remainder may be hidden behind what others had to do anyway.

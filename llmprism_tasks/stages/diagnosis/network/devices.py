@@ -13,7 +13,7 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.network import best_pace, congestion, cross_group
 from llmprism_tasks.stages.diagnosis.network.localisation import (
     DEVICE,
@@ -23,14 +23,14 @@ from llmprism_tasks.stages.diagnosis.network.localisation import (
     suspect,
 )
 from llmprism_tasks.stages.diagnosis.network.losses import Losses
-from llmprism_tasks.stages.diagnosis.network.path_pace import PLACE, compared, extra, paces, placed, timed
-from llmprism_tasks.stages.diagnosis.ranking import EFFECTS
+from llmprism_tasks.stages.diagnosis.network.path_pace import HOP_ON_PATH, compared, extra, paces, placed, timed
+from llmprism_tasks.stages.diagnosis.ranking import KINDS_OF_EFFECT
 from llmprism_tasks.stages.diagnosis.step_times.slow_steps import in_trouble
 from llmprism_tasks.stages.traffic import nic_pairs
 
 Row = dict[str, Any]
 
-KINDS = {
+DEVICE_FAULTS = {
     "addr": ("slow_nic", "and traffic that avoids it is not slower"),
     "sends": ("slow_nic", "and what it receives is less slow"),
     "receives": ("slow_nic", "and what it sends is less slow"),
@@ -41,17 +41,17 @@ KINDS = {
 """For each type of device: the kind of fault if it is slow all the time, and the words that say how it shows."""
 
 
-WHAT = {"dp_group": "The data-parallel group of {}", "job": "Traffic between the members of {}"}
+SUBJECT_NOUNS = {"dp_group": "The data-parallel group of {}", "job": "Traffic between the members of {}"}
 """The subject of a sentence, for the types of subjects that traffic does not cross."""
 
-SURE = 0.8
+NAMED_ALONE = 0.8
 """Probability from which one device is named alone. Of a NIC and its only link, the NIC is nine times as likely; of two
 devices of one type that cannot be told apart, neither is."""
 
-TAKEN = 0.5
+TAKEN_BY_OTHERS = 0.5
 """Share of the rate that a NIC lacks from which it is slow because others take it, and not by itself."""
 
-FEW = 8
+MOST_NAMED = 8
 """Most devices that are named together; a longer list helps nobody who has to look at them."""
 
 
@@ -63,7 +63,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """
     hops = evidence.once(hops_in_trouble, settings)
     if not hops["slow"].any():
-        return pl.DataFrame(schema=ROW)
+        return pl.DataFrame(schema=FINDING_SCHEMA)
     steps = in_trouble(evidence.history, settings)
     every = placed(evidence, steps)
     records = timed(every, settings)
@@ -86,17 +86,17 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
                 passing.add(job_id)
             elif row["confidence"] < MAJORITY:
                 continue  # most of the loss is something else's
-            elif certainty(culprit) >= SURE:
+            elif certainty(culprit) >= NAMED_ALONE:
                 fault = _fault(culprit, job_id, losses, evidence, settings)
                 if fault["kind"] == "link_flap" and row["score"] < settings.latent_rate:
                     passing.add(job_id)  # what is slower by a third now and then was not lost
                 else:
                     rows.append(row | _alternatives(culprit) | fault)
-            elif (culprit["transfers"] > 1 or culprit["own"]) and len(culprit["candidates"]) <= FEW:
+            elif (culprit["transfers"] > 1 or culprit["own"]) and len(culprit["candidates"]) <= MOST_NAMED:
                 rows.append(row | _alternatives(culprit) | _one_of(culprit))
     unexplained = hops.filter(~pl.col("job_id").is_in([*passing, *(row["job_id"] for row in rows)]))
     rows.extend(cross_group.rows(unexplained, evidence.once(best_pace.verdicts, settings), losses, settings))
-    return pl.DataFrame([_with_explanation(row) for row in rows], schema=ROW)
+    return pl.DataFrame([_with_explanation(row) for row in rows], schema=FINDING_SCHEMA)
 
 
 def hops_in_trouble(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -117,7 +117,7 @@ def _is_wider(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, set
     """
     crossing = losses.suspicion.crossings.filter(*(pl.col(name) == culprit[name] for name in DEVICE))
     best = evidence.once(best_pace.verdicts, settings).filter(pl.col("job_id") == job_id)
-    others = best.join(crossing.select(PLACE), on=PLACE, how="anti", nulls_equal=True)
+    others = best.join(crossing.select(HOP_ON_PATH), on=HOP_ON_PATH, how="anti", nulls_equal=True)
     slower = others.select((pl.col("slow") & best_pace.became_slow(settings)).mean()).item()
     return slower is not None and slower > MAJORITY
 
@@ -145,7 +145,7 @@ def _is_shared(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, se
         rates = _moved(moved, steps).join(times, on="late").group_by("addr").agg(rate.sum().alias(f"{name}_more"))
         ends = ends.join(rates, on="addr", how="left")
     more = pl.sum_horizontal("beside_more", "own_more")  # of what is NULL, nothing
-    shared = ends.filter(more * pl.col("usual") >= TAKEN * (1 - 1 / pl.col("ratio")))["addr"].implode()
+    shared = ends.filter(more * pl.col("usual") >= TAKEN_BY_OTHERS * (1 - 1 / pl.col("ratio")))["addr"].implode()
     return bool(slow.select(pl.any_horizontal(pl.col(nic_pairs.PAIR).is_in(shared)).mean() >= MAJORITY).item())
 
 
@@ -169,7 +169,7 @@ def _fault(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settin
     device_type = culprit["device_type"]
     slow = losses.slow(culprit, job_id)
     of_link = device_type in ("link", "one_way")
-    kind, how = KINDS[device_type]
+    kind, how = DEVICE_FAULTS[device_type]
     if of_link and (other := congestion.colliding_job(culprit, slow, losses.records, evidence, settings)):
         kind, how = "congestion", f"but only while {other} sends over the same link"
     elif device_type != "switch" and (stretches := losses.stretches(job_id, slow, settings)):
@@ -201,15 +201,15 @@ def _one_of(culprit: Row) -> Row:
 
 
 def _with_explanation(row: Row) -> Row:
-    """Return the row of `ROW` with its explanation."""
-    what = WHAT.get(row["subject_type"], "Traffic through {}").format(row["subject"])
+    """Return the row of `FINDING_SCHEMA` with its explanation."""
+    what = SUBJECT_NOUNS.get(row["subject_type"], "Traffic through {}").format(row["subject"])
     said = (
         f"{what} takes {row['score']:.2f} times the usual time per byte ({row['gbps']:.2f} Gbit/s), "
         f"{row['how']}, in steps of {row['slow_s']:.2f} s instead of {row['quick_s']:.2f} s. "
         f"This explains {row['confidence']:.0%} of the loss."
     )
-    effect = row["kind"] in EFFECTS
-    return {name: row.get(name) for name in ROW} | {
+    effect = row["kind"] in KINDS_OF_EFFECT
+    return {name: row.get(name) for name in FINDING_SCHEMA} | {
         "explanation": said,
         "confidence": None if effect else row["confidence"],
     }

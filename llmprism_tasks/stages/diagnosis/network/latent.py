@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.network.best_pace import became_slow, verdicts
 from llmprism_tasks.stages.diagnosis.network.localisation import (
     ONE_DIRECTION,
@@ -26,10 +26,10 @@ from llmprism_tasks.stages.diagnosis.network.localisation import (
 
 Row = dict[str, Any]
 
-SURE = 0.9
+LATENT_PROBABILITY = 0.9
 """Probability from which a device is named that costs nothing yet: there is no hurry, so more than elsewhere."""
 
-BESIDE = 0.1
+SHARED_NIC_RATIO = 0.1
 """Ratio of the bytes of others to those of the job from which a NIC may be slow because it is shared."""
 
 
@@ -47,14 +47,14 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         for slow_hops in (became_slow(settings), ~became_slow(settings)):
             known = hops.filter(~pl.col("slow") | slow_hops)
             rows.extend(row | span for row in _named(str(job_id), known, evidence, settings))
-    return pl.DataFrame([{name: row.get(name) for name in ROW} for row in rows], schema=ROW)
+    return pl.DataFrame([{name: row.get(name) for name in FINDING_SCHEMA} for row in rows], schema=FINDING_SCHEMA)
 
 
 def _named(job_id: str, hops: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> Iterator[Row]:
     for culprit in suspect(hops, settings).culprits.iter_rows(named=True):
         of_nic = culprit["device_type"] == "addr"
         slow = hops[culprit["hops"]]
-        if certainty(culprit) < SURE or culprit["device_type"] in ONE_DIRECTION:
+        if certainty(culprit) < LATENT_PROBABILITY or culprit["device_type"] in ONE_DIRECTION:
             continue
         if _slow_nic(hops, culprit["device"], evidence, settings) if of_nic else _slowed(slow, culprit, settings):
             yield _row(job_id, culprit, slow) | {"peers": _peers(hops, slow) if of_nic else None}
@@ -88,7 +88,7 @@ def _shared(mine: pl.DataFrame, addr: str, evidence: Evidence) -> bool:
     now = pl.col("flow_start_ns") >= evidence.window.start_ns
     others = evidence.beside.filter(now, pl.col("job_id") == job_id, pl.col("addr") == addr)["bytes"].sum()
     own = evidence.flows.filter(now, pl.col("job_id") == job_id, _touch(addr))["bytes"].sum()
-    return float(others) >= BESIDE * float(own)
+    return float(others) >= SHARED_NIC_RATIO * float(own)
 
 
 def _peers(hops: pl.DataFrame, slow: pl.DataFrame) -> list[str] | None:

@@ -18,7 +18,7 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import MAJORITY, Floats
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.network.path_pace import PLACE
+from llmprism_tasks.stages.diagnosis.network.path_pace import HOP_ON_PATH
 
 DEVICE = ["device_type", "device"]
 
@@ -28,33 +28,33 @@ without harm to other transfers, a link hits fewer than its switch. `sends` and 
 `one_way` is one direction of a link."""
 
 ONE_DIRECTION = ("sends", "receives")
-OF_NIC = ("addr", *ONE_DIRECTION)
+NIC_TYPES = ("addr", *ONE_DIRECTION)
 """Types of devices that are NICs."""
 
-PEERS = 2
+LEAST_SLOW_PEERS = 2
 """Least NICs with which one exchanges data slowly in one direction only to be accused: of one such hop its other end is
 as likely."""
 
-BY_CHANCE = 1e-4
+SLOW_BY_CHANCE = 1e-4
 """How often a transfer is slow although all its devices are well."""
 
-UNFELT = 0.01
+FAULT_UNFELT = 0.01
 """How often a transfer is quick although one of its devices is faulty."""
 
-ACCUSED = math.log((1 - UNFELT) / BY_CHANCE)
-CLEARED = math.log((1 - BY_CHANCE) / UNFELT)
+SLOW_LOG_ODDS = math.log((1 - FAULT_UNFELT) / SLOW_BY_CHANCE)
+QUICK_LOG_ODDS = math.log((1 - SLOW_BY_CHANCE) / FAULT_UNFELT)
 """What one slow transfer adds to, and one quick transfer takes from, the logarithm of a fault's odds."""
 
-LIKELIEST = 48
+PAIRED_DEVICES = 48
 """Most devices of which pairs are considered, the likeliest ones; the others cannot change the first digits."""
 
-DIGITS = 6
+PROBABILITY_DIGITS = 6
 """Digits of a probability from which two differ, rather than by rounding."""
 
-NEGLIGIBLE = 0.01
+NEGLIGIBLE_PROBABILITY = 0.01
 """Probability below which a device is no candidate."""
 
-CULPRITS: dict[str, pl.DataType | type[pl.DataType]] = {
+CULPRIT_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "device_type": pl.String,
     "device": pl.String,
     "hops": pl.List(pl.UInt32),
@@ -71,8 +71,8 @@ class Suspicion:
 
     Attributes
     ----------
-    crossings : each path of each hop, once per device that it crosses: `DEVICE`, `hop` (its number), `PLACE`, `now`,
-        `usual`, `ratio`, `slow`
+    crossings : each path of each hop, once per device that it crosses: `DEVICE`, `hop` (its number), `HOP_ON_PATH`,
+        `now`, `usual`, `ratio`, `slow`
     culprits : `DEVICE`, `hops` (numbers of the slow hops that cross it), `candidates` (what may be at fault, itself
         among them; the two directions of a link are one), `odds` (their probabilities, which add up to 1), `transfers`
         (how many slow transfers it explains; a ring that is slow alike is one), `own` (how many slow hops of it have a
@@ -97,7 +97,7 @@ def suspect(hops: pl.DataFrame, settings: DiagnosisSettings) -> Suspicion:
         explained = left.filter(pl.col("hop").is_in(found["hops"])).select("job_id", "unit").unique()
         slow = left.filter("slow").join(explained, on=["job_id", "unit"], how="anti")
         left = pl.concat([left.filter(~pl.col("slow")), slow])
-    return Suspicion(crossings, pl.DataFrame(culprits, schema=CULPRITS))
+    return Suspicion(crossings, pl.DataFrame(culprits, schema=CULPRIT_SCHEMA))
 
 
 def devices(hops: pl.DataFrame) -> pl.DataFrame:
@@ -105,7 +105,7 @@ def devices(hops: pl.DataFrame) -> pl.DataFrame:
 
     A link is named by its two switches in alphabetical order, a direction by its switches in the order of the path.
     """
-    facts = ["hop", *PLACE, "now", "usual", "ratio", "slow", "alike", "innocent", "proven"]
+    facts = ["hop", *HOP_ON_PATH, "now", "usual", "ratio", "slow", "alike", "innocent", "proven"]
     switches = (
         hops.explode("switch_path", empty_as_null=True)
         .drop_nulls("switch_path")
@@ -141,7 +141,7 @@ def subject(device: str) -> str:
 def subject_type(culprit: dict[str, Any]) -> str:
     """Return what a row of `Suspicion.culprits` is to users: `addr`, `link` or `switch`."""
     device_type = str(culprit["device_type"])
-    return "addr" if device_type in OF_NIC else device_type.replace("one_way", "link")
+    return "addr" if device_type in NIC_TYPES else device_type.replace("one_way", "link")
 
 
 def certainty(culprit: dict[str, Any]) -> float:
@@ -159,16 +159,18 @@ def _most_suspect(crossings: pl.DataFrame, settings: DiagnosisSettings) -> dict[
         pl.col("accused") >= settings.persistence * (pl.col("accused") + pl.col("cleared")),
         (pl.col("slow_hops") > 1) | (pl.col("own_hops") > 0),
         pl.col("units") >= MAJORITY * pl.col("all_units"),
-        ~pl.col("device_type").is_in(ONE_DIRECTION) | (pl.col("peers") >= PEERS),
+        ~pl.col("device_type").is_in(ONE_DIRECTION) | (pl.col("peers") >= LEAST_SLOW_PEERS),
     )
     if judged.is_empty():
         return None
     prior = pl.col("device_type").replace_strict(PRIOR, return_dtype=pl.Float64).log()
-    fault = ACCUSED * pl.col("accusing").list.len() + pl.col("hinted") - CLEARED * pl.col("cleared") + prior
+    fault = (
+        SLOW_LOG_ODDS * pl.col("accusing").list.len() + pl.col("hinted") - QUICK_LOG_ODDS * pl.col("cleared") + prior
+    )
     ordered = judged.with_columns(prior=prior, fault=fault).sort("fault", *DEVICE, descending=[True, False, False])
     best = ordered.row(0, named=True)
     instead = ordered.filter(pl.col("accusing").list.set_intersection(best["accusing"]).list.len() > 0)
-    odds = _posterior(instead.head(LIKELIEST), best)
+    odds = _posterior(instead.head(PAIRED_DEVICES), best)
     told = {"candidates": list(odds), "odds": list(odds.values()), "transfers": len(best["accusing"])}
     told["own"] = best["own_hops"]
     return {name: best[name] for name in (*DEVICE, "hops")} | told
@@ -185,8 +187,8 @@ def _posterior(suspects: pl.DataFrame, best: dict[str, Any]) -> dict[str, float]
     prior = suspects["prior"].to_numpy()
     # Entry (i, j) is the hypothesis that just i and j are faulty, or i alone if they are the same.
     weight = prior[:, None] + prior[None, :] - np.diag(prior)
-    weight += ACCUSED * _either(_crossed(suspects["accusing"], best["accusing"]))
-    weight -= CLEARED * _either(_crossed(suspects["clearing"]))
+    weight += SLOW_LOG_ODDS * _either(_crossed(suspects["accusing"], best["accusing"]))
+    weight -= QUICK_LOG_ODDS * _either(_crossed(suspects["clearing"]))
     hints = suspects.select("hints").with_row_index("device").explode("hints").drop_nulls().unnest("hints")
     hints = hints.filter(pl.col("transfer").is_in(best["accusing"])).sort("hop")
     if hints.height:
@@ -205,8 +207,14 @@ def _posterior(suspects: pl.DataFrame, best: dict[str, Any]) -> dict[str, float]
         .with_columns(pl.col("odds") / pl.col("odds").sum())
     )
     first = pl.col("subject") == subject(suspects["device"][0])
-    kept = found.filter(first | (pl.col("odds") >= NEGLIGIBLE)).with_columns(pl.col("odds") / pl.col("odds").sum())
-    return dict(kept.sort(pl.col("odds").round(DIGITS), ~first, descending=[True, False], maintain_order=True).rows())
+    kept = found.filter(first | (pl.col("odds") >= NEGLIGIBLE_PROBABILITY)).with_columns(
+        pl.col("odds") / pl.col("odds").sum()
+    )
+    return dict(
+        kept.sort(
+            pl.col("odds").round(PROBABILITY_DIGITS), ~first, descending=[True, False], maintain_order=True
+        ).rows()
+    )
 
 
 def _crossed(numbers: pl.Series, of: list[int] | None = None) -> Floats:

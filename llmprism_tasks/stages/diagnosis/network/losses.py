@@ -9,14 +9,14 @@ import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.network.localisation import Suspicion
-from llmprism_tasks.stages.diagnosis.network.path_pace import HOP, PLACE
+from llmprism_tasks.stages.diagnosis.network.path_pace import HOP, HOP_ON_PATH
 
 Row = dict[str, Any]
 
-AS_SLOW = 0.5
+SAME_FAULT_EXCESS = 0.5
 """Share of the excess of most slow steps that the slowest step of a stretch must have to belong to the same fault."""
 
-HEALTHY = 0.1
+HEALTHY_EXCESS = 0.1
 """Share of the excess of slow steps up to which a step between them is healthy. A fault that is always there slows
 every step, and hardly any by only a tenth of that."""
 
@@ -77,7 +77,7 @@ class Losses:
         """
         pace = (pl.col("pace") / pl.col("usual")).median()
         felt = (
-            self.by_step.join(slow.select(*PLACE, "usual"), on=PLACE, nulls_equal=True)
+            self.by_step.join(slow.select(*HOP_ON_PATH, "usual"), on=HOP_ON_PATH, nulls_equal=True)
             .group_by(end_ns="step_ns")
             .agg(excess=pace - 1, felt=pace >= settings.slow_rate)
         )
@@ -115,11 +115,11 @@ class Losses:
         """
         since = self.course(job_id, slow, settings).filter(pl.col("felt").cum_max())
         usual = pl.col("excess").filter("felt").median()
-        clear = since.filter(pl.col("felt") | (pl.col("excess") <= HEALTHY * usual)).with_columns(
+        clear = since.filter(pl.col("felt") | (pl.col("excess") <= HEALTHY_EXCESS * usual)).with_columns(
             usual=usual, stretch=pl.col("felt").rle_id()
         )
         slowest = clear.filter("felt").group_by("stretch").agg(pl.col("excess").max(), pl.col("usual").first())
-        begins = slowest.filter(pl.col("excess") >= AS_SLOW * pl.col("usual")).height
+        begins = slowest.filter(pl.col("excess") >= SAME_FAULT_EXCESS * pl.col("usual")).height
         return begins if begins > 1 else 0
 
 

@@ -24,12 +24,12 @@ RING = ["job_id", "kind", "unit"]
 HOP = [*RING, "src_addr", "dst_addr"]
 """A hop is one pair within its unit. The unit is a ring, named by its lowest address, or the pair itself."""
 
-INNOCENT = 0.25
+INNOCENT_QUANTILE = 0.25
 """Quantile of the steps in which a hop's early sending was at its usual pace, so that it is not the slow hop of its
 ring. Not all steps can count: the member that arrives last sends nothing early, and a flapping link may go down after
 the early sending."""
 
-LESSER = 0.5
+LEAST_SHOWN_BY_RECORDS = 0.5
 """Share of the logarithm of the ratio by which a ring is slower that records must show. Where they show less, its slow
 hop sends in bursts: a ring of a quarter of its pace whose records are at more than half of it has pauses within."""
 
@@ -38,7 +38,7 @@ NEAR, FAINT = 0.75, 0.25
 slow; as buffers fill, bytes also wait before the hops that lead there, each time less. Hops that send before they have
 received, by more than a faint share of that time, are quick."""
 
-PLACE = [*HOP, "path"]
+HOP_ON_PATH = [*HOP, "path"]
 """Queue pairs of a hop are hashed to different spines; each path has its own pace."""
 
 
@@ -52,8 +52,8 @@ def placed(evidence: Evidence, steps: pl.DataFrame, *, least_bytes: int = 0) -> 
 
     Returns
     -------
-    the columns of `PLACE`, `flow_start_ns`, `flow_end_ns`, `bytes`, `switch_path`, `step_ns` (end of the step), `slow`,
-    and numbers that identify the hop (`pair`) and the path of the hop (`place`)
+    the columns of `HOP_ON_PATH`, `flow_start_ns`, `flow_end_ns`, `bytes`, `switch_path`, `step_ns` (end of the step),
+    `slow`, and numbers that identify the hop (`pair`) and the path of the hop (`place`)
     """
     of_jobs = pl.col("job_id").is_in(steps["job_id"].unique().implode())
     wanted = evidence.flows.filter(of_jobs, pl.col("kind").is_in(KINDS), pl.col("bytes") >= least_bytes)
@@ -68,7 +68,7 @@ def placed(evidence: Evidence, steps: pl.DataFrame, *, least_bytes: int = 0) -> 
     path = pl.col("switch_path").list.join(" ")
     place = pl.col("pair").cast(pl.Int64) * 2**32 + pl.col("path").cast(pl.Categorical).to_physical().fill_null(-1)
     return records.with_columns(path=path).select(
-        *PLACE, "flow_start_ns", "flow_end_ns", "bytes", "switch_path", "step_ns", "slow", "pair", place=place
+        *HOP_ON_PATH, "flow_start_ns", "flow_end_ns", "bytes", "switch_path", "step_ns", "slow", "pair", place=place
     )
 
 
@@ -117,7 +117,7 @@ def transfers(records: pl.DataFrame) -> pl.DataFrame:
 
     Returns
     -------
-    `PLACE`, `switch_path`, `place`, `pair`, `step_ns`, `slow`, `lasted_ns`, `bytes`
+    `HOP_ON_PATH`, `switch_path`, `place`, `pair`, `step_ns`, `slow`, `lasted_ns`, `bytes`
     """
     of_step = ["place", "step_ns"]
     duration, size = pl.col("duration"), pl.col("bytes").filter(~pl.col("slow"))
@@ -135,12 +135,12 @@ def transfers(records: pl.DataFrame) -> pl.DataFrame:
         .with_columns(transfer=(pl.col("pause_ns") > pl.col("usual_ns")).fill_null(value=True).cum_sum())
         .group_by("transfer")
         .agg(
-            pl.col(*of_step, *PLACE, "switch_path", "pair", "slow").first(),
+            pl.col(*of_step, *HOP_ON_PATH, "switch_path", "pair", "slow").first(),
             pl.col("bytes").sum(),
             lasted_ns=span - pl.col("pause_ns").slice(1).max().fill_null(0),
         )
         .group_by(of_step)
-        .agg(pl.col(*PLACE, "switch_path", "pair", "slow").first(), pl.col("lasted_ns", "bytes").sum())
+        .agg(pl.col(*HOP_ON_PATH, "switch_path", "pair", "slow").first(), pl.col("lasted_ns", "bytes").sum())
     )
 
 
@@ -179,10 +179,10 @@ def paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
 
     Returns
     -------
-    `PLACE`, `switch_path`, `step_ns`, `slow`, `place`, `pace` (ns per byte), `own` (pace of the first large record,
-    NULL without one), `pushed` (whether that record was over before another hop of the ring began) and, of rings whose
-    records do not show how slow they are, `wait_ns` (as `waits` returns). A record that is sent before all members of
-    the ring have arrived waits for no other member.
+    `HOP_ON_PATH`, `switch_path`, `step_ns`, `slow`, `place`, `pace` (ns per byte), `own` (pace of the first large
+    record, NULL without one), `pushed` (whether that record was over before another hop of the ring began) and, of
+    rings whose records do not show how slow they are, `wait_ns` (as `waits` returns). A record that is sent before all
+    members of the ring have arrived waits for no other member.
     """
     shown = _paces(timed(records, settings), settings)
     lasted = transfers(records).filter(pl.col("bytes") >= settings.least_bytes)
@@ -192,7 +192,7 @@ def paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     )
     # Pauses vary more than paces, so it takes as much as a device that costs no time.
     far = pl.col("of_whole").log() >= math.log(settings.latent_rate)
-    unseen = (pl.col("of_records").log() < LESSER * pl.col("of_whole").log()).fill_null(value=True)
+    unseen = (pl.col("of_records").log() < LEAST_SHOWN_BY_RECORDS * pl.col("of_whole").log()).fill_null(value=True)
     by_ring = (some.group_by(RING).agg(pl.exclude("place").max()) for some in ratios)
     in_bursts = next(by_ring).join(next(by_ring), on=RING, how="right").filter(far, unseen).select(RING)
     of_bursts = whole.join(in_bursts, on=RING, how="semi").with_columns(
@@ -221,7 +221,7 @@ def _seen(settings: DiagnosisSettings) -> pl.Expr:
 
 def _paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     duration, large = pl.col("flow_end_ns") - pl.col("flow_start_ns"), pl.col("bytes") >= settings.own_bytes
-    first = pl.col(*PLACE, "switch_path", "slow").first()
+    first = pl.col(*HOP_ON_PATH, "switch_path", "slow").first()
     pace = duration.sum() / pl.col("bytes").sum()
     own, over_ns = (
         pl.when(large).then(value).sort_by("flow_start_ns", "flow_end_ns").drop_nulls().first()
@@ -250,7 +250,7 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
 
     Returns
     -------
-    sorted by `PLACE`, with `switch_path`, `now` and `usual` (ns per byte in slow and in healthy steps), `ratio`,
+    sorted by `HOP_ON_PATH`, with `switch_path`, `now` and `usual` (ns per byte in slow and in healthy steps), `ratio`,
     `slow`, `alike` (all hops of its ring have the pace of the slowest), `innocent` and `proven`. All hops of a ring
     wait for its slowest hop. If some hops of a ring are slower than others, even if only in what they send early, those
     alone are `slow` and the others `innocent`. Hops that were slow in what they sent early are `proven`. A hop that
@@ -274,10 +274,10 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
         _with_own_ratio(by_step, settings)
         .group_by("place")
         .agg(
-            pl.col(*PLACE, "switch_path").first(),
+            pl.col(*HOP_ON_PATH, "switch_path").first(),
             now=pl.col("pace").filter("slow").median(),
             usual=pl.col("pace").filter(~pl.col("slow")).median(),
-            own_ratio=pl.col("own_ratio").quantile(INNOCENT, "lower"),
+            own_ratio=pl.col("own_ratio").quantile(INNOCENT_QUANTILE, "lower"),
             pushes=pl.col("own_ratio").filter("pushed").count(),
             pushed=pl.col("own_ratio").filter("pushed").median(),
             wait_ns=pl.col("wait_ns").filter("slow").median() - pl.col("wait_ns").filter(~pl.col("slow")).median(),
@@ -289,8 +289,8 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
             alike=ring & slow.all().over(unit), slow=slow & ~(held_up & by_itself), innocent=held_up & by_itself
         )
         .with_columns(proven=pl.col("slow") & ring & (measured | waited_for))
-        .select(*PLACE, "switch_path", "now", "usual", "ratio", "slow", "alike", "innocent", "proven")
-        .sort(PLACE)
+        .select(*HOP_ON_PATH, "switch_path", "now", "usual", "ratio", "slow", "alike", "innocent", "proven")
+        .sort(HOP_ON_PATH)
     )
 
 

@@ -12,13 +12,13 @@ import polars as pl
 from llmprism_tasks.stages.diagnosis.own_work.kernels import step_gaps
 from llmprism_tasks.stages.diagnosis.own_work.nic_arrays import NicArrays
 
-EARLY = 0.1
+EARLY_BURST = 0.1
 """Share of a NIC's mean burst of a kind below which a burst was sent early: buffers hold 4 MB a channel
 (NCCL_BUFFSIZE), and gradients come in buckets of 25 MB (PyTorch) or 40 million parameters (Megatron-LM)."""
 
 
 def compute_gap_work(
-    flows: NicArrays, jobs: pl.Series, *, early: float = EARLY, sent_only: bool = False
+    flows: NicArrays, jobs: pl.Series, *, early: float = EARLY_BURST, sent_only: bool = False
 ) -> pl.DataFrame:
     """Measure each NIC's compute gaps in its steps.
 

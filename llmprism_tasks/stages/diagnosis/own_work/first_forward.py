@@ -11,14 +11,14 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.stages.diagnosis.own_work.kernels.first_forward_ends import NONE, entries
+from llmprism_tasks.stages.diagnosis.own_work.kernels.first_forward_ends import NO_TIME, entries
 from llmprism_tasks.stages.diagnosis.own_work.nic_arrays import NicArrays
 
 FORWARD_AND_BACKWARD = 3
 """Forward and backward pass of a micro-batch, in forward passes: the backward pass computes gradients of the inputs and
 of the weights, each as much work as the forward pass (Narayanan and others, 2021, section 4)."""
 
-AT_ONCE = 0.01
+BEFORE_ANY_PASS = 0.01
 """Share of the step in which no GPU finishes a pass: what is sent earlier is the end of the step before."""
 
 
@@ -44,7 +44,7 @@ def first_forward_work(flows: NicArrays, jobs: pl.Series) -> pl.DataFrame:
         flows.of(jobs),
         piped=flows.number("pp"),
         synchronising=flows.number("dp"),
-        at_once=AT_ONCE,
+        at_once=BEFORE_ANY_PASS,
     )
     # A middle stage sends twice per micro-batch: an activation forward and a gradient back.
     ends_here = ~pl.col("entered") | pl.col("last_stage")
@@ -55,7 +55,7 @@ def first_forward_work(flows: NicArrays, jobs: pl.Series) -> pl.DataFrame:
         flows.steps.with_columns(
             own_ns=(found.output_ns - found.begins_ns).astype(np.float64),
             last_stage=found.last,
-            entered=found.input_ns != NONE,
+            entered=found.input_ns != NO_TIME,
             begins_ns=found.begins_ns,
             outputs=found.outputs,
             together=found.together,

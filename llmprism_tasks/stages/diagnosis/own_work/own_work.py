@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.stages.diagnosis.own_work.compute_gaps import EARLY, compute_gap_work
+from llmprism_tasks.stages.diagnosis.own_work.compute_gaps import EARLY_BURST, compute_gap_work
 from llmprism_tasks.stages.diagnosis.own_work.first_forward import first_forward_work
 from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import carried
 from llmprism_tasks.stages.diagnosis.own_work.nic_arrays import NicArrays, to_nic_arrays
@@ -21,13 +21,13 @@ from llmprism_tasks.stages.timeline.placement import NIC, STEP
 EXCHANGING = ("ep", "cp")
 """Kinds of traffic in every layer; ranks wait for each other through it between the messages of a pipeline."""
 
-SAME = ["job_id", "component", "step_index", "last_stage"]
+PEER_COLUMNS = ["job_id", "component", "step_index", "last_stage"]
 """Columns that are equal for peers in a step. The last stage's measured time includes the backward pass."""
 
-CLOCKS_NS = 1_000_000
+CLOCK_ERROR_NS = 1_000_000
 """Largest difference between the clocks of two switches."""
 
-OUTVOTING = 3
+LEAST_VOTERS = 3
 """Number of members from which the others outvote one."""
 
 
@@ -37,7 +37,7 @@ def own_work(
     groups: pl.DataFrame,
     *,
     hosts: pl.DataFrame | None = None,
-    early: float = EARLY,
+    early: float = EARLY_BURST,
     sent_only: bool = False,
 ) -> pl.DataFrame:
     """Compare each NIC's own work in a step with that of its peers.
@@ -66,7 +66,7 @@ def own_work(
     if hosts is not None:
         passes = _begun_together(passes, hosts)
     work = pl.concat([passes, _without_expert_load(gaps, seen)], how="diagonal")
-    members = pl.when(pl.col("component").is_not_null()).then(pl.len().over(SAME)).otherwise(1)
+    members = pl.when(pl.col("component").is_not_null()).then(pl.len().over(PEER_COLUMNS)).otherwise(1)
     grouped = work.join(_peers(seen.pairs, groups), on=NIC, how="left").with_columns(members=members)
     return grouped.with_columns(excess=pl.col("pace") / usual("pace") - 1).sort(STEP)
 
@@ -81,7 +81,7 @@ def _begun_together(passes: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
     over = pl.col("begins_ns") + pl.col("own_ns").cast(pl.Int64)
     placed = passes.join(hosts.select(*NIC, "host", "pp_stage"), on=NIC, how="left", maintain_order="left")
     ordered = placed.with_columns(over=over).with_row_index("row").sort(*stage, "over")
-    apart = (pl.col("over").diff().over(stage) > CLOCKS_NS).fill_null(value=False)
+    apart = (pl.col("over").diff().over(stage) > CLOCK_ERROR_NS).fill_null(value=False)
     together = ordered.with_columns(together=apart.cum_sum().over(stage))
     latest = pl.when(pl.col("host").is_not_null()).then(pl.col("begins_ns").max().over(*stage, "together"))
     begins = pl.min_horizontal(pl.coalesce(latest, "begins_ns"), "over")
@@ -116,24 +116,24 @@ def usual(column: str) -> pl.Expr:
     """Return the usual value among the peers of a step; NULL without peers."""
     # Two peers cannot outvote each other: the quicker one is the reference.
     return (
-        pl.when(pl.col("members") >= OUTVOTING)
-        .then(pl.col(column).median().over(SAME))
+        pl.when(pl.col("members") >= LEAST_VOTERS)
+        .then(pl.col(column).median().over(PEER_COLUMNS))
         .when(pl.col("members") > 1)
-        .then(pl.col(column).min().over(SAME))
+        .then(pl.col(column).min().over(PEER_COLUMNS))
     )
 
 
 def _peers(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
     """Split data-parallel groups by the members that exchange context blocks or tokens, and so wait for each other.
 
-    A group is not split if fewer than `OUTVOTING` members would remain: rings with hops inside a host seem to fall
+    A group is not split if fewer than `LEAST_VOTERS` members would remain: rings with hops inside a host seem to fall
     apart.
     """
     hops = pairs.filter(pl.col("kind").is_in(EXCHANGING)).select("job_id", "src_addr", "dst_addr").unique()
     within = pair_graph.components(hops).rename({"component": "circle"})
     both = groups.join(within, on=NIC, how="left")
     circle = ["job_id", "component", "circle"]
-    large = (pl.len().over(circle) >= OUTVOTING) & pl.col("circle").is_not_null()
+    large = (pl.len().over(circle) >= LEAST_VOTERS) & pl.col("circle").is_not_null()
     numbered = both.with_columns(circle=pl.when(large).then("circle"))
     return numbered.select(*NIC, component=pl.struct("component", "circle").rank("dense").over("job_id").cast(pl.Int64))
 

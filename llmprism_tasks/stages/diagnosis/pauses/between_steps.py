@@ -17,15 +17,15 @@ from collections.abc import Iterator, Mapping
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence, shares
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, shares
 from llmprism_tasks.stages.diagnosis.pauses import hang
-from llmprism_tasks.stages.diagnosis.pauses.checkpoints import WRITTEN
+from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.liveness.overdue import Silence
 
 Row = dict[str, object]
 
-LAST = 0.001
+LAST_STEP_CHANCE = 0.001
 """Chance that a step is its job's last, and chance that a job hangs in it: jobs have about a thousand steps. Both are
 alike, because nothing but the place in the step speaks for the one or the other."""
 
@@ -45,7 +45,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
             pauses = _went_on(silence) or _is_saving(silence)
             row = _paused(silence, evidence, settings) if pauses else _ended(silence, settings)
             rows += [] if row is None else [row]
-    return pl.DataFrame(rows, schema=ROW)
+    return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
 
 def _went_on(silence: Silence) -> bool:
@@ -60,7 +60,7 @@ def _may_have_ended(silence: Silence) -> bool:
 def _is_saving(silence: Silence) -> bool:
     """Return whether members have written a checkpoint until now, or less than a step ago."""
     wrote_ns, now_ns = silence.wrote_ns, silence.until_ns
-    return silence.saved >= WRITTEN and not silence.over and now_ns - wrote_ns <= silence.where.period_ns
+    return silence.saved >= CHECKPOINT_BYTES and not silence.over and now_ns - wrote_ns <= silence.where.period_ns
 
 
 def readings(silence: Silence, settings: DiagnosisSettings) -> dict[str, float]:
@@ -70,7 +70,7 @@ def readings(silence: Silence, settings: DiagnosisSettings) -> dict[str, float]:
     model = duration_model.fitted(where.lengths_ns, settings.least_noise)
     pauses = 0.5 if model is None else model.chance(silence.until_ns - where.ended_ns)
     whole = _may_have_ended(silence)
-    weights = {"ended": LAST * whole, "hung": LAST * (hidden if whole else 1)}
+    weights = {"ended": LAST_STEP_CHANCE * whole, "hung": LAST_STEP_CHANCE * (hidden if whole else 1)}
     if silence.alone:
         weights["unseen"] = weights["hung"]
     if not silence.over:
@@ -86,7 +86,7 @@ def _paused(silence: Silence, evidence: Evidence, settings: DiagnosisSettings) -
     model = duration_model.fitted(where.lengths_ns, settings.least_noise)
     if model is None or silence.until_ns - where.ended_ns < model.least_ns(settings):
         return None
-    saves = silence.saved >= WRITTEN
+    saves = silence.saved >= CHECKPOINT_BYTES
     dear = saves and silent_ns >= settings.least_checkpoint * (silence.until_ns - gap.trained_ns)
     if not (gap.is_longest or dear):
         return None
@@ -136,7 +136,8 @@ def _stood(silence: Silence) -> str:
     where = silence.where
     wrote = f", after its members began to write {silence.saved / 1e6:,.0f} MB to storage"
     stood = "in" if where.midway else "after the end of"
-    return f"The job fell silent {stood} a step of {where.period_ns / 1e9:.1f} s{wrote * (silence.saved >= WRITTEN)}"
+    written = wrote * (silence.saved >= CHECKPOINT_BYTES)
+    return f"The job fell silent {stood} a step of {where.period_ns / 1e9:.1f} s{written}"
 
 
 def _said(may_be: Mapping[str, float]) -> Iterator[str]:

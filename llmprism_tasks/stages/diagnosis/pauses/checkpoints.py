@@ -16,26 +16,26 @@ import polars as pl
 from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.numerics.robust import sigma
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
 
-LONGER = 0.25
+CHECKPOINT_EXCESS = 0.25
 """Ratio of the usual step by which a step with a checkpoint must be longer; the jitter of a whole job is less."""
-AT_ONCE = 0.25
+PAUSE_BEGINS_WITHIN = 0.25
 """Share of the usual step within which the pause must begin after the step before; parameters may be gathered first."""
-PAUSED = 0.5
+SILENT_SHARE = 0.5
 """Share of a step's excess that must be silence, and of the members' writes that must fall into the pauses."""
 LEAST_STALLS, LEAST_PERIODIC = 2, 3
 """Pauses needed if writes to storage or their equal length confirm them, and if only their interval does: two equal
 intervals by chance are not rare."""
-BEGAN = 2
+MISSED_PAUSES = 2
 """Distances between pauses that a job must have run without one before the first, if it began to pause only then: one
 of a habit may have been missed."""
-TOO_MUCH = 0.4
+LONGEST_EVALUATIONS = 0.4
 """Ratio of pauses to the time between them from which a job pauses for more than evaluations: these take up to a
 quarter."""
-UNWRITTEN = 0.5
+UNWRITTEN_CONFIDENCE = 0.5
 """Confidence, at most, where no write is seen: an evaluation pauses in the same way, and is no fault."""
-WRITTEN = 1_000_000
+CHECKPOINT_BYTES = 1_000_000
 """Bytes above which a write is no log file or heartbeat."""
 
 
@@ -54,7 +54,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         row = None if job_id in hung else _stalls(str(job_id), theirs, evidence, settings)
         if row is not None:
             rows.append(row)
-    return pl.DataFrame(rows, schema=ROW)
+    return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
 
 def _stalls(
@@ -77,12 +77,12 @@ def _stalls(
     if pause_s * 1e9 < settings.least_checkpoint * every * usual_ns:
         return None
     if written is None:
-        habit = pauses["index"][0] < BEGAN * every and pause_s * 1e9 < TOO_MUCH * every * usual_ns
+        habit = pauses["index"][0] < MISSED_PAUSES * every and pause_s * 1e9 < LONGEST_EVALUATIONS * every * usual_ns
         if habit or not _periodic(steps, pauses) or every * usual_ns < settings.least_lasting_s * 1e9:
             return None
     loss = float(steps.filter("current")["excess_ns"].clip(lower_bound=0).sum())
     often = "once" if now.height == 1 else f"{now.height} times"
-    certainty = UNWRITTEN if written is None else 1.0
+    certainty = UNWRITTEN_CONFIDENCE if written is None else 1.0
     written_words = ". No write to storage is seen, so it may be an evaluation as well as a checkpoint"
     if written is not None:
         written_words = f", and write {int(written['bytes'].median()) / 1e6:,.0f} MB to storage each time"  # type: ignore[arg-type]
@@ -105,12 +105,14 @@ def _stalls(
 def _lengthened(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Add `usual_ns`, `noise_ns`, `excess_ns`, and `longer`: whether the step exceeds the job's noise by far."""
     length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
-    steps = history.with_columns(length=length, usual_ns=length.quantile(QUICK).over("job_id")).with_columns(
+    steps = history.with_columns(
+        length=length, usual_ns=length.quantile(HEALTHY_STEP_QUANTILE).over("job_id")
+    ).with_columns(
         excess_ns=pl.col("length") - pl.col("usual_ns"), index=pl.int_range(pl.len(), dtype=pl.Int64).over("job_id")
     )
     deviation = sigma(pl.col("length")).over("job_id")
     noise = pl.max_horizontal(deviation, settings.least_noise * pl.col("usual_ns"))
-    margin = pl.max_horizontal(settings.sigmas * pl.col("noise_ns"), LONGER * pl.col("usual_ns"))
+    margin = pl.max_horizontal(settings.sigmas * pl.col("noise_ns"), CHECKPOINT_EXCESS * pl.col("usual_ns"))
     return steps.with_columns(noise_ns=noise).with_columns(longer=pl.col("excess_ns") > margin)
 
 
@@ -138,8 +140,8 @@ def _pauses(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> pl.DataFram
     )
     joined = steps.join(silent, on="index", how="left", maintain_order="left")
     usual = joined.filter(~pl.col("longer"))["pause"].median() or 0.0
-    soon = pl.col("pause_ns") - pl.col("start_ns") <= AT_ONCE * pl.col("usual_ns")
-    is_pause = pl.col("pause") - pl.lit(usual, dtype=pl.Float64) >= PAUSED * pl.col("excess_ns")
+    soon = pl.col("pause_ns") - pl.col("start_ns") <= PAUSE_BEGINS_WITHIN * pl.col("usual_ns")
+    is_pause = pl.col("pause") - pl.lit(usual, dtype=pl.Float64) >= SILENT_SHARE * pl.col("excess_ns")
     return joined.with_columns(pauses=(soon & is_pause).fill_null(value=False))
 
 
@@ -157,8 +159,8 @@ def _written(job_id: str, pauses: pl.DataFrame, steps: pl.DataFrame, evidence: E
         right_on="pause_ns",
         check_sortedness=False,
     ).filter(pl.col("flow_start_ns") < pl.col("back_ns"))
-    each = during.group_by("index").agg(pl.col("bytes").sum()).filter(pl.col("bytes") >= WRITTEN)
-    most = int(during["bytes"].sum()) >= PAUSED * int(written["bytes"].sum())
+    each = during.group_by("index").agg(pl.col("bytes").sum()).filter(pl.col("bytes") >= CHECKPOINT_BYTES)
+    most = int(during["bytes"].sum()) >= SILENT_SHARE * int(written["bytes"].sum())
     return each if each.height >= LEAST_STALLS and most else None
 
 

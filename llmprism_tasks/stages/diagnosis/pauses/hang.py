@@ -5,18 +5,18 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence, shares
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, shares
 from llmprism_tasks.stages.liveness.first_stopped import FirstStopped, confirm_by_return, find_first_stopped, late_pairs
 from llmprism_tasks.stages.liveness.overdue import Silence
 
 SURE, UNSURE = 0.9, 0.5
 """Confidence if it is known which NIC or host stopped first, and if it is not."""
 
-EVEN = 0.5
+EVEN_ODDS = 0.5
 """Chance of a hang where everything that was seen fell silent with the job, and nobody of it before the others: a
 collector that stops looks the same."""
 
-NOUNS = {"addr": "NIC", "host": "Host"}
+SUBJECT_NOUNS = {"addr": "NIC", "host": "Host"}
 """Types of subjects in the words of an explanation."""
 
 
@@ -32,7 +32,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
     No row is written if no member stopped before the others and all had come equally far, because the job may have
     ended there; nor if nothing else is seen any more, because the collector may be silent. If something shows who
-    stopped first, but nobody was overdue, it is told then with `EVEN` of its confidence.
+    stopped first, but nobody was overdue, it is told then with `EVEN_ODDS` of its confidence.
     """
     rows = []
     for silence in evidence.silences:
@@ -47,7 +47,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         if late or first is not None or quiet is not None or not (silence.where.even or silence.alone):
             unseen = silence.alone and not (late or silence.over)
             rows.append(_row(silence, quiet, at | dict(silence.replaced), hangs=hangs, unseen=unseen))
-    return pl.DataFrame(rows, schema=ROW)
+    return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
 
 def _replaced(silence: Silence, hosts: dict[str, str]) -> FirstStopped | None:
@@ -74,7 +74,7 @@ def _row(
         stood += f"had been silent for {silent_s:.0f} s when the window ended."
     if quiet is not None:
         first = "" if silence.restarted else "stopped first: it "
-        who = f" {NOUNS[subject_type]} {subject} {first}{quiet.reason}." if quiet.addrs else ""
+        who = f" {SUBJECT_NOUNS[subject_type]} {subject} {first}{quiet.reason}." if quiet.addrs else ""
         who += f" It may also have been host {quiet.other}." if quiet.other else ""
     elif silence.restarted:
         who = ""
@@ -93,7 +93,7 @@ def _row(
         "score": silent_s * 1e9 / max(gap.longest_ns, where.period_ns),
         "severity": silent_s / period_s if hangs else 0.0,
         "explanation": f"The job fell silent {stood}{who}",
-        "confidence": EVEN * sure if unseen else sure,
+        "confidence": EVEN_ODDS * sure if unseen else sure,
         "peers": peers,
         "candidates": odds and list(odds),
         "odds": odds and list(odds.values()),

@@ -14,27 +14,27 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import MAJORITY, relative_sigma
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.compute.later_work import LEAST_LATER, length_ns
+from llmprism_tasks.stages.diagnosis.compute.later_work import OPTIMIZER_SHARE, length_ns
 from llmprism_tasks.stages.diagnosis.compute.slow_compute import slow_nics
-from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses import checkpoints, stalls
-from llmprism_tasks.stages.diagnosis.step_times.work_spread import BEYOND
+from llmprism_tasks.stages.diagnosis.step_times.work_spread import OUTLYING_SIGMAS
 from llmprism_tasks.stages.diagnosis.step_times.workload import are_heavier
 
 STEP = ["job_id", "step_index"]
 
-FIXED = 3
+REGULAR_FROM = 3
 """Steps from which on a regular distance between stalls is taken for something the job does on purpose."""
 
 EACH_SECOND = 2
 """Distance at which only stalls at this very distance are regular: both halves of a step were told as steps, or the job
 does something in each second one. Stalls that come by chance in half of the steps do not alternate."""
 
-USUAL = 0.9
+PATTERN_SHARE = 0.9
 """Share of the stalls that must recur after the same number of steps to be a pattern."""
 
-STRETCHED = 2 / 3
+STRETCHED_RATIO = 2 / 3
 """Ratio between the growth of two parts of a step from which on the step is longer throughout. It was 0.9 to 1 for
 longer samples, and up to 0.4 for stalls, where some other gap near by grows as well."""
 
@@ -69,15 +69,17 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         row = None if judged is None else _row(str(job_id), judged, settings)
         if judged is not None and row is not None and not _hold_more(str(job_id), judged, evidence):
             rows.append(row)
-    return pl.DataFrame(rows, schema=ROW)
+    return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
 
 def _judged(steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame | None:
     """Return a job's steps with `longer` (ns), `late_ns`, and whether they are `long` and `still`; None if none are."""
-    usual_ns, silent_ns = (steps[name].quantile(QUICK) for name in ("length_ns", "silent_ns"))
+    usual_ns, silent_ns = (steps[name].quantile(HEALTHY_STEP_QUANTILE) for name in ("length_ns", "silent_ns"))
     longer = pl.col("length_ns") - pl.lit(usual_ns)
     # All gaps of a step, or the longest: a burst mistaken for an early one hides one or the other.
-    silent, longest = (pl.col(name) - pl.col(name).quantile(QUICK) for name in ("silent_ns", "longest_ns"))
+    silent, longest = (
+        pl.col(name) - pl.col(name).quantile(HEALTHY_STEP_QUANTILE) for name in ("silent_ns", "longest_ns")
+    )
     steps = steps.with_columns(
         longer=longer,
         late_ns=pl.max_horizontal(silent, longest).clip(lower_bound=0),
@@ -89,7 +91,7 @@ def _judged(steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame | 
     if still.height < max(settings.least_steps, MAJORITY * long.height) or others.height < settings.least_steps:
         return None
     varies_ns = others.select(relative_sigma(pl.col("silent_ns"))).item() * pl.lit(silent_ns)
-    if not still.select((pl.col("late_ns") >= BEYOND * varies_ns).all()).item():
+    if not still.select((pl.col("late_ns") >= OUTLYING_SIGMAS * varies_ns).all()).item():
         return None
     return steps if stalls.apart(still, others) and _now_and_then(still) else None
 
@@ -123,10 +125,12 @@ def _stretched() -> pl.Expr:
     A longer sample lengthens all of them, a stall only one.
     """
     others_ns = pl.col("silent_ns") - pl.col("longest_ns")
-    grown = [part / part.quantile(QUICK) - 1 for part in (pl.col("longest_ns"), others_ns)]
+    grown = [part / part.quantile(HEALTHY_STEP_QUANTILE) - 1 for part in (pl.col("longest_ns"), others_ns)]
     least, most = pl.min_horizontal(grown), pl.max_horizontal(grown)
-    seen = others_ns.quantile(QUICK) >= LEAST_LATER * pl.col("longest_ns").quantile(QUICK)
-    return seen & (least >= STRETCHED * most)
+    seen = others_ns.quantile(HEALTHY_STEP_QUANTILE) >= OPTIMIZER_SHARE * pl.col("longest_ns").quantile(
+        HEALTHY_STEP_QUANTILE
+    )
+    return seen & (least >= STRETCHED_RATIO * most)
 
 
 def _now_and_then(still: pl.DataFrame) -> bool:
@@ -138,7 +142,7 @@ def _now_and_then(still: pl.DataFrame) -> bool:
     distances = still["step_index"].diff().drop_nulls()
     least, most = (int(value) for value in (distances.min(), distances.max()))  # type: ignore[arg-type]
     longest = int(distances.rle().struct.unnest().filter(pl.col("value") == 1)["len"].max() or 0) + 1  # type: ignore[arg-type]
-    fixed = (least >= FIXED and most - least <= 1) or least == most == EACH_SECOND
+    fixed = (least >= REGULAR_FROM and most - least <= 1) or least == most == EACH_SECOND
     pattern = least < most and _in_a_pattern(still["step_index"].to_numpy())
     return longest <= MAJORITY * still.height + 1 and not fixed and not pattern
 
@@ -146,7 +150,7 @@ def _now_and_then(still: pl.DataFrame) -> bool:
 def _in_a_pattern(steps: npt.NDArray[np.int64]) -> bool:
     """Return whether nearly all of the steps recur after the same number of steps, at least twice."""
     return any(
-        np.isin(again, steps).mean() >= USUAL
-        for lag in range(FIXED, int(np.ptp(steps)) // 2 + 1)
-        if (again := steps[steps + lag <= steps[-1]] + lag).size >= FIXED
+        np.isin(again, steps).mean() >= PATTERN_SHARE
+        for lag in range(REGULAR_FROM, int(np.ptp(steps)) // 2 + 1)
+        if (again := steps[steps + lag <= steps[-1]] + lag).size >= REGULAR_FROM
     )

@@ -19,12 +19,12 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings, Settings
-from llmprism_tasks.stages.diagnosis.evidence import MOST_SUSPECTS, ROW, Evidence, shares
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, MOST_SUSPECTS, Evidence, shares
 from llmprism_tasks.stages.diagnosis.network import devices
-from llmprism_tasks.stages.diagnosis.pauses.checkpoints import WRITTEN
+from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES
 from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
-from llmprism_tasks.stages.diagnosis.step_times.duration_model import LONGER, DurationModel
+from llmprism_tasks.stages.diagnosis.step_times.duration_model import WORTH_A_ROW, DurationModel
 from llmprism_tasks.stages.diagnosis.step_times.longer_throughout import longer_throughout
 from llmprism_tasks.stages.traffic import nic_pairs
 
@@ -32,24 +32,24 @@ Row = dict[str, Any]
 Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-SELDOM = 0.2
+USUAL_SHARE = 0.2
 """Share of a job's steps from which on slow ones are no single steps: they are how the job works."""
 
-ALIKE = 0.1
+SAME_WORK_RATIO = 0.1
 """Ratio by which two pauses may differ in length to be the same work, such as an evaluation after so many steps."""
 
-TWICE = 2
+REPEATED_WORK = 2
 """Slow steps that are one work done twice if they are alike; more of them also come after equal numbers of steps."""
 
-SAME_BYTES = 0.25
+BYTES_TOLERANCE = 0.25
 """Ratio by which the bytes of a step may differ from the usual. Two steps taken for one have twice as many, and a step
 of which the collector lost a part has fewer; samples of uneven length change them by less."""
 
-FOREIGN = 2.0
+FOREIGN_BYTES_RATIO = 2.0
 """Times its usual bytes of a step from which what a pair moves in one step is no training: no pair of a job in lock
 step is a whole step ahead of the others."""
 
-EACH = (
+KINDS_OF_ALL_STEPS = (
     "hang",
     "stopped",
     "ended",
@@ -62,18 +62,18 @@ EACH = (
 )
 """Kinds that tell of all slow steps between their start and end, whatever their severity on average."""
 
-OF_ONE = ("slow_nic", "degraded_link", "congestion", "link_flap")
+KINDS_OF_ONE_DEVICE = ("slow_nic", "degraded_link", "congestion", "link_flap")
 """Kinds that name one NIC or link for sure."""
 
 LONG_CHECKPOINT = 1.0
 """Usual steps by which a single checkpoint must lengthen its step: to save for a part of a step, now and then, is what
 the tenant has chosen."""
 
-SLOWER = 2.0
+SLOW_STORAGE_RATIO = 2.0
 """Ratio of a checkpoint's pause to the median one before it from which storage has become slow: at half its rate. The
 longest of a healthy job's checkpoints took 1.6 times the shortest."""
 
-ON_PURPOSE = 5.0
+CHECKPOINT_WRITES_RATIO = 5.0
 """Times the usual writes to storage from which on a step writes a checkpoint, and not only its log."""
 
 
@@ -114,7 +114,7 @@ def find(found: pl.DataFrame, evidence: Evidence, every: Settings) -> pl.DataFra
 
     Parameters
     ----------
-    found : rows of `evidence.ROW` from all other detectors
+    found : rows of `evidence.FINDING_SCHEMA` from all other detectors
     """
     rows: list[Row] = []
     settings = every.diagnosis
@@ -127,7 +127,7 @@ def find(found: pl.DataFrame, evidence: Evidence, every: Settings) -> pl.DataFra
             slow &= ~_explained(steps, found)
         if slow.any():
             rows.extend(_told(steps, slow, evidence, every))
-    return pl.DataFrame(rows, schema=ROW)
+    return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
 
 def _steps(job_id: str, history: pl.DataFrame, settings: DiagnosisSettings) -> Steps | None:
@@ -139,7 +139,7 @@ def _steps(job_id: str, history: pl.DataFrame, settings: DiagnosisSettings) -> S
 def _single(steps: Steps, settings: DiagnosisSettings) -> Flags:
     """Return which steps of the window are slow, and are no run of slow steps, no schedule and no error of division."""
     slow = steps.lengths > steps.model.least_ns(settings)
-    if not (slow & steps.current).any() or slow.mean() > SELDOM:
+    if not (slow & steps.current).any() or slow.mean() > USUAL_SHARE:
         return np.zeros_like(slow)
     return slow & steps.current & ~_in_runs(slow, settings.least_steps) & ~_shifted(steps) & ~_on_schedule(steps, slow)
 
@@ -160,16 +160,16 @@ def _on_schedule(steps: Steps, slow: Flags) -> Flags:
     """Return which slow steps come after equal numbers of steps, or are as long as another one, or as all others.
 
     Evaluations and checkpoints are, whatever else makes other steps slow. Of two distances nobody can tell that they
-    are equal, but work that is done again takes as long again. What comes on schedule and takes `SLOWER` times as long
-    as the others is none of them.
+    are equal, but work that is done again takes as long again. What comes on schedule and takes `SLOW_STORAGE_RATIO`
+    times as long as the others is none of them.
     """
     at = np.flatnonzero(slow)
     excess = steps.excess[at]
-    alike = np.abs(excess[:, np.newaxis] - excess) <= ALIKE * np.maximum(excess[:, np.newaxis], excess)
+    alike = np.abs(excess[:, np.newaxis] - excess) <= SAME_WORK_RATIO * np.maximum(excess[:, np.newaxis], excess)
     scheduled = np.zeros_like(slow)
-    scheduled[at] = [mine.sum() == TWICE or _equal(at[mine]) for mine in alike]
+    scheduled[at] = [mine.sum() == REPEATED_WORK or _equal(at[mine]) for mine in alike]
     if _equal(at) or (at.size > 1 and bool(alike.all())):
-        scheduled[at] |= excess < SLOWER * np.median(excess)
+        scheduled[at] |= excess < SLOW_STORAGE_RATIO * np.median(excess)
     return scheduled
 
 
@@ -185,7 +185,7 @@ def _explained(steps: Steps, found: pl.DataFrame) -> Flags:
     for start_ns, end_ns, kind, severity in (
         found.filter(pl.col("job_id") == steps.job_id).select("start_ns", "end_ns", "kind", "severity").iter_rows()
     ):
-        enough = (kind in EACH) | (severity * steps.model.usual_ns >= MAJORITY * steps.excess)
+        enough = (kind in KINDS_OF_ALL_STEPS) | (severity * steps.model.usual_ns >= MAJORITY * steps.excess)
         explained |= (steps.starts < end_ns) & (steps.ends > start_ns) & enough
     return explained
 
@@ -197,7 +197,8 @@ class Course:
     Attributes
     ----------
     moved : bytes of the typical pair, as a ratio of its usual bytes; a copy of files beside the job does not change it
-    busier : share of the senders that sent to some other one more than `FOREIGN` times their usual bytes of a step
+    busier : share of the senders that sent to some other one more than `FOREIGN_BYTES_RATIO` times their usual bytes
+        of a step
     throughout : whether it was longer than usual in all its parts, as if it held longer samples
     silent : time in which no flow of the job's training was under way, ns
     longest, since : the longest of these silences, and when it began, ns
@@ -232,9 +233,9 @@ def _course(steps: Steps, quick: Flags, evidence: Evidence) -> Course:
     trains = usual > 0
     moved = np.median(each[trains] / usual[trains, None], axis=0) if trains.any() else np.zeros(count)
     more = np.zeros((int(senders.max(initial=-1)) + 1, count), np.bool_)
-    np.logical_or.at(more, senders, trains[:, None] & (each > FOREIGN * usual[:, None]))
+    np.logical_or.at(more, senders, trains[:, None] & (each > FOREIGN_BYTES_RATIO * usual[:, None]))
     busier = more.mean(axis=0) if more.size else np.zeros(count)
-    foreign = inside & (each > FOREIGN * usual[:, None])[pair, step]
+    foreign = inside & (each > FOREIGN_BYTES_RATIO * usual[:, None])[pair, step]
     # Activations are few bytes, and show as much of a step's course as gradients do.
     shares = sizes / np.maximum(usual, 1)[pair]
     begins, ends, shares, step, inside = (values[~foreign] for values in (begins, ends, shares, step, inside))
@@ -262,13 +263,13 @@ def _placed(times: Integers, steps: Steps) -> tuple[Integers, Flags]:
 def _told(steps: Steps, slow: Flags, evidence: Evidence, every: Settings) -> list[Row]:
     """Return a row for each kind of slow step and its subject."""
     settings = every.diagnosis
-    quick = ~(steps.excess > LONGER * steps.model.usual_ns)
+    quick = ~(steps.excess > WORTH_A_ROW * steps.model.usual_ns)
     course = _course(steps, quick, evidence)
     usual_silent, usual_written = (float(np.median(values[quick])) for values in (course.silent, course.written))
     # No trouble makes half of the members send more: they work, as in an evaluation, whose forward passes go through.
-    slow &= (np.abs(course.moved - 1) <= SAME_BYTES) & (course.busier < MAJORITY)
+    slow &= (np.abs(course.moved - 1) <= BYTES_TOLERANCE) & (course.busier < MAJORITY)
     silent = course.silent - usual_silent >= MAJORITY * steps.excess
-    saving = max(WRITTEN, ON_PURPOSE * usual_written)
+    saving = max(CHECKPOINT_BYTES, CHECKPOINT_WRITES_RATIO * usual_written)
     saves = slow & silent & (course.written >= saving)
     rest = slow & ~saves
     saves &= _is_news(steps, course.written >= saving, settings)
@@ -314,7 +315,7 @@ def _is_news(steps: Steps, saves: Flags, settings: DiagnosisSettings) -> Flags:
     for at in np.flatnonzero(saves):
         before = paused[:at][saves[:at]]
         if before.size:
-            least[at] = SLOWER * float(np.median(before))
+            least[at] = SLOW_STORAGE_RATIO * float(np.median(before))
     return np.asarray(excess >= np.maximum(least, LONG_CHECKPOINT * usual_ns))
 
 
@@ -327,7 +328,7 @@ def _flap(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSett
     """
     of_job = pl.col("job_id") == steps.job_id
     # Slow steps before the window, or slow for another reason, are no healthy ones to compare with.
-    usable = ~(steps.excess > LONGER * steps.model.usual_ns) | slow
+    usable = ~(steps.excess > WORTH_A_ROW * steps.model.usual_ns) | slow
     alone = dataclasses.replace(
         evidence,
         flows=evidence.flows.filter(of_job),
@@ -335,7 +336,7 @@ def _flap(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSett
     )
     once = dataclasses.replace(settings, least_steps=1)
     rows = devices.find(alone, once)
-    rows = rows.filter(pl.col("kind").is_in(OF_ONE), pl.col("confidence") >= MAJORITY)
+    rows = rows.filter(pl.col("kind").is_in(KINDS_OF_ONE_DEVICE), pl.col("confidence") >= MAJORITY)
     if rows["subject"].n_unique() == 1:
         row = rows.row(0, named=True)
         how = f"while traffic through {row['subject']} took {row['score']:.1f} times the usual time per byte"

@@ -15,20 +15,20 @@ from llmprism_tasks.numerics.robust import MAJORITY, relative_sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import late_at_first, later_work, length_ns
 from llmprism_tasks.stages.diagnosis.compute.slow_compute import slow_nics
-from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
 from llmprism_tasks.stages.diagnosis.step_times.job_slowdown import paid
-from llmprism_tasks.stages.diagnosis.step_times.work_spread import BEYOND, spread_of_work
+from llmprism_tasks.stages.diagnosis.step_times.work_spread import OUTLYING_SIGMAS, spread_of_work
 from llmprism_tasks.stages.timeline.placement import NIC
 
 JOB = "job_id"
 
-WORK = ["own_ns", "first_ns", "first_excess", "behind_ns", "later_ns", "later_excess", "last_stage"]
+WORK_COLUMNS = ["own_ns", "first_ns", "first_excess", "behind_ns", "later_ns", "later_excess", "last_stage"]
 
-USUAL = 0.9
+USUAL_LATENESS = 0.9
 """Quantile of the other steps up to which a rank is as late now and then because of its samples; and share of the
 stalls that must be later than that."""
 
-BY_CHANCE = 0.01
+STALLS_BY_CHANCE = 0.01
 """Probability below which it is no chance that one host has so many of the stalls, if every host is equally likely."""
 
 
@@ -47,7 +47,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         finders = (_stalled, _late_at_first, _uneven)
         rows = (row for find_one in finders if (row := find_one(str(job_id), mine, settings)) is not None)
         found += [*rows][:1]
-    return pl.DataFrame(found, schema=ROW)
+    return pl.DataFrame(found, schema=FINDING_SCHEMA)
 
 
 def _latest(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -71,7 +71,7 @@ def _latest(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         .agg(
             pl.col("start_ns").min(),
             pl.col("end_ns").max(),
-            pl.col("host", "late_ns", *WORK).last(),
+            pl.col("host", "late_ns", *WORK_COLUMNS).last(),
             pl.col("host").n_unique().alias("hosts"),
             pl.col("whole").all(),
         )
@@ -100,8 +100,10 @@ def _beyond(latest: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     """Add whether the latest NIC was later than others ever are, as `beyond` (in total) and `beyond_at_first`."""
     others = work.join(latest.select(JOB, "step_index", "host"), on=[JOB, "step_index", "host"], how="anti")
     noise = spread_of_work(others, "own_ns", "first_ns").select(JOB, own_noise="own_ns", first_noise="first_ns")
-    in_all = pl.col("late_ns") >= BEYOND * pl.col("own_noise") * (pl.col("own_ns") - pl.col("late_ns"))
-    at_first = pl.col("behind_ns") >= BEYOND * pl.col("first_noise") * (pl.col("first_ns") - pl.col("behind_ns"))
+    in_all = pl.col("late_ns") >= OUTLYING_SIGMAS * pl.col("own_noise") * (pl.col("own_ns") - pl.col("late_ns"))
+    at_first = pl.col("behind_ns") >= OUTLYING_SIGMAS * pl.col("first_noise") * (
+        pl.col("first_ns") - pl.col("behind_ns")
+    )
     return latest.join(noise, on=JOB, how="left", maintain_order="left").with_columns(
         beyond=(in_all | at_first).fill_null(value=True), beyond_at_first=at_first.fill_null(value=True)
     )
@@ -109,7 +111,7 @@ def _beyond(latest: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 
 def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
     """Return the row of steps in which one rank is far later than in other steps; None if they cost too little."""
-    usual_ns, ordinary_ns = (steps[name].quantile(QUICK) for name in ("length_ns", "late_ns"))
+    usual_ns, ordinary_ns = (steps[name].quantile(HEALTHY_STEP_QUANTILE) for name in ("length_ns", "late_ns"))
     longer = pl.col("length_ns") - pl.lit(usual_ns)
     later = pl.col("late_ns") - pl.lit(ordinary_ns)
     long = steps.filter(longer > settings.least_stall * pl.lit(usual_ns))
@@ -205,7 +207,7 @@ def _pays(steps: pl.DataFrame, settings: DiagnosisSettings, *, one_host: bool) -
 
 def apart(stalls: pl.DataFrame, others: pl.DataFrame) -> bool:
     """Return whether the stalls differ from the tail of ordinary delays: twice as late as other steps ever are."""
-    least, usual = stalls["late_ns"].quantile(1 - USUAL), others["late_ns"].quantile(USUAL)
+    least, usual = stalls["late_ns"].quantile(1 - USUAL_LATENESS), others["late_ns"].quantile(USUAL_LATENESS)
     return float(usual) <= MAJORITY * float(least)  # type: ignore[arg-type]
 
 
@@ -213,7 +215,7 @@ def _one_host(stalls: pl.DataFrame) -> str | None:
     """Return the host with most of the stalls, unless it has them by chance."""
     host, count = stalls["host"].value_counts(sort=True).sort("count", "host", descending=[True, False]).row(0)
     chance = binomial.any_value_bound(count, stalls.height, int(stalls["hosts"][0]))
-    return host if count > MAJORITY * stalls.height and chance < BY_CHANCE else None
+    return host if count > MAJORITY * stalls.height and chance < STALLS_BY_CHANCE else None
 
 
 def _uneven(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:

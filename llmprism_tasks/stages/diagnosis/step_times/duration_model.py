@@ -18,20 +18,20 @@ import numpy.typing as npt
 from llmprism_tasks.numerics.robust import normal_deviations, sigma_of, student_factor
 from llmprism_tasks.settings import DiagnosisSettings
 
-EFFICIENCY = 0.37
+MEDIAN_EFFICIENCY = 0.37
 """Values from which a standard deviation is as certain as from one absolute deviation's median: 0.37 of them, for
 normal values (Rousseeuw and Croux 1993)."""
 
-HEAVIEST = 8.0
+MOST_DEGREES_OF_FREEDOM = 8.0
 """Most degrees of freedom. Steps have a heavier tail than the normal distribution however many were seen: the longest
 of hundreds of healthy steps lies six to eight deviations above the median."""
 
-LONGER = 0.25
+WORTH_A_ROW = 0.25
 """Ratio of the usual step by which a step must be longer to be worth a row; the jitter of a whole job is less."""
 
 HOUR_NS = 3_600e9
 
-RAREST = 8.0
+MOST_DEVIATIONS = 8.0
 """Deviations of the normal distribution above which a chance is no smaller number: 1e-15."""
 
 
@@ -57,13 +57,15 @@ class DurationModel:
     def least_ns(self, settings: DiagnosisSettings) -> float:
         """Return the length above which a step is told: healthy jobs exceed it as seldom as the settings say."""
         chance = min(settings.false_alarms_per_h * self.usual_ns / HOUR_NS, 0.5)
-        worth_ns = max(LONGER * self.usual_ns, settings.least_single_s * 1e9)
+        worth_ns = max(WORTH_A_ROW * self.usual_ns, settings.least_single_s * 1e9)
         return max(self.longest_ns(chance), self.usual_ns + worth_ns)
 
     def chance(self, length_ns: float) -> float:
         """Return the chance that a step takes at least as long."""
         above = self.deviations(length_ns)
-        return 0.5 if above <= 0 else NormalDist().cdf(-min(normal_deviations(self.freedom + 1, above), RAREST))
+        return (
+            0.5 if above <= 0 else NormalDist().cdf(-min(normal_deviations(self.freedom + 1, above), MOST_DEVIATIONS))
+        )
 
     def deviations(self, length_ns: float) -> float:
         """Return by how many deviations a step is longer than the usual one."""
@@ -79,7 +81,7 @@ def fitted(lengths_ns: Sequence[int] | npt.NDArray[np.int64], least_noise: float
     least_noise : smallest deviation that is believed, as a ratio of a step
     """
     logarithms = np.log(np.maximum(np.asarray(lengths_ns, dtype=np.float64), 1.0))
-    freedom = min(EFFICIENCY * (logarithms.size - 1), HEAVIEST)
+    freedom = min(MEDIAN_EFFICIENCY * (logarithms.size - 1), MOST_DEGREES_OF_FREEDOM)
     if freedom < 1:
         return None
     return DurationModel(float(np.median(logarithms)), max(sigma_of(logarithms), least_noise), freedom)

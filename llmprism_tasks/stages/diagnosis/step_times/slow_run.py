@@ -11,15 +11,15 @@ import polars as pl
 from llmprism_tasks.numerics import binomial, max_subarray
 from llmprism_tasks.numerics.robust import sigma_of, student_factor
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
 from llmprism_tasks.stages.diagnosis.step_times.workload import without_heavier
 
-USUAL = 0.9
+USUAL_QUANTILE = 0.9
 """Quantile of the other steps up to which a job is as slow now and then, without a fault."""
-AS_SLOW = 0.5
+EQUALLY_SLOW = 0.5
 """Share of a run's excess from which other steps are as slow as it: a first step that takes a quarter longer does not
 make three steps of four times the length likely."""
-BY_CHANCE = 0.0005
+RUN_BY_CHANCE = 0.0005
 """Probability below which so many slow steps in a row are no chance: a job has 1,440 windows a day."""
 
 
@@ -36,14 +36,14 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         row = _slow_run(str(job_id), steps, settings)
         if row is not None:
             rows.append(row)
-    return without_heavier(pl.DataFrame(rows, schema=ROW), evidence)
+    return without_heavier(pl.DataFrame(rows, schema=FINDING_SCHEMA), evidence)
 
 
 def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
     length = (steps["end_ns"] - steps["start_ns"]).to_numpy().astype(np.float64)
     if length.size < 2 * settings.least_steps:
         return None
-    usual = float(np.quantile(length, QUICK))
+    usual = float(np.quantile(length, HEALTHY_STEP_QUANTILE))
     excess = length / usual - 1
     above = np.where(steps["current"].to_numpy(), excess - settings.least_effect, np.nan)
     (first,), (last,), _ = max_subarray.best_runs(above, np.array([0, length.size]))
@@ -51,7 +51,7 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
         return None
     run, since = excess[first : last + 1], _since(excess > settings.least_effect, int(first), settings)
     others = np.delete(excess, np.arange(since, last + 1))
-    if others.size < settings.least_steps or np.median(run) <= np.quantile(others, USUAL):
+    if others.size < settings.least_steps or np.median(run) <= np.quantile(others, USUAL_QUANTILE):
         return None
     # A job that drifts by itself is not news when it does, so what steps vary outside the run counts whole; what they
     # vary within it averages out: the median of more steps is surer.
@@ -65,7 +65,7 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
         return None
     windows_steps = int(steps["current"].sum())
     # A run that began before the window is as long as it is, wherever windows are cut.
-    before = np.flatnonzero(excess[:first] <= AS_SLOW * severity)
+    before = np.flatnonzero(excess[:first] <= EQUALLY_SLOW * severity)
     for begins in (int(first), int(before[-1]) + 1 if before.size else 0):
         whole = excess[begins : last + 1]
         slow = int((whole > least).sum())
@@ -73,9 +73,9 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
         lasts = slow >= settings.least_steps and lasting_s >= settings.least_lasting_s
         if lasts and slow >= settings.persistence * whole.size:
             # It may have begun anywhere in the window; slow steps that come now and then follow each other at times.
-            bar = max(least, AS_SLOW * severity)
+            bar = max(least, EQUALLY_SLOW * severity)
             share = float((others > bar).mean())
-            if windows_steps * binomial.tail(int((whole > bar).sum()), whole.size, share) <= BY_CHANCE:
+            if windows_steps * binomial.tail(int((whole > bar).sum()), whole.size, share) <= RUN_BY_CHANCE:
                 break
     else:
         return None

@@ -6,9 +6,9 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import QUICK
+from llmprism_tasks.stages.diagnosis.evidence import HEALTHY_STEP_QUANTILE
 
-QUICKEST = 0.05
+QUICKEST_QUANTILE = 0.05
 SIGMA_PER_SPREAD = 1 / 0.97
 """Standard deviations in the distance from quantile 0.05 to 0.25 of a normal distribution. Slow steps lie above both
 quantiles, so they do not count as noise, however many they are."""
@@ -31,13 +31,16 @@ def in_trouble(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFra
     without steps that are slow by far less than those that cost the job most
     """
     steps = history.with_columns(length_ns=(pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64))
-    quickest, quarter = (pl.col("length_ns").quantile(share, "linear").over("job_id") for share in (QUICKEST, QUICK))
+    quickest, quarter = (
+        pl.col("length_ns").quantile(share, "linear").over("job_id")
+        for share in (QUICKEST_QUANTILE, HEALTHY_STEP_QUANTILE)
+    )
     noise = pl.max_horizontal(settings.least_noise * quarter, (quarter - quickest) * SIGMA_PER_SPREAD)
     margin = pl.max_horizontal(settings.least_effect * quarter, settings.noise_margin * noise)
     near = pl.when(pl.col("length_ns") - quickest <= pl.col("margin_ns")).then("length_ns")
     steps = (
         steps.with_columns(margin_ns=margin)
-        .with_columns(quick_ns=near.quantile(QUICK, "linear").over("job_id"))
+        .with_columns(quick_ns=near.quantile(HEALTHY_STEP_QUANTILE, "linear").over("job_id"))
         .with_columns(excess_ns=pl.col("length_ns") - pl.col("quick_ns"))
         .with_columns(slow=pl.col("excess_ns") > pl.col("margin_ns"))
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.step_times import slow_run
 
 
@@ -21,4 +21,4 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
             "The job became slower, and the cause is unknown: no device explains most of the loss. {}",
             "explanation",
         ),
-    ).cast(pl.Schema(ROW))
+    ).cast(pl.Schema(FINDING_SCHEMA))

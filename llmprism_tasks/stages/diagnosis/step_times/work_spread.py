@@ -9,7 +9,7 @@ import polars as pl
 from llmprism_tasks.numerics.robust import relative_sigma
 from llmprism_tasks.stages.timeline.placement import NIC
 
-BEYOND = 10.0
+OUTLYING_SIGMAS = 10.0
 """Standard deviations of the others' work from which a delay stands out. Of a thousand exponential draws, whose tail is
 as heavy as that of sample lengths, the largest is nine above the median."""
 

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics.robust import MAJORITY, Flags
-from llmprism_tasks.stages.diagnosis.evidence import QUICK, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import HEALTHY_STEP_QUANTILE, Evidence
 from llmprism_tasks.stages.traffic import nic_pairs
 
 
@@ -46,7 +46,7 @@ def _growth(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> float:
     """Return by which ratio the typical member sends more in slow steps than in quick ones, over one of its links."""
     starts, ends = (steps[name].to_numpy() for name in ("start_ns", "end_ns"))
     slow: Flags = steps["slow"].to_numpy()
-    quick: Flags = (ends - starts <= np.quantile(ends - starts, QUICK)) & ~slow
+    quick: Flags = (ends - starts <= np.quantile(ends - starts, HEALTHY_STEP_QUANTILE)) & ~slow
     flows = evidence.of_jobs(pl.Series([job_id]))
     if flows.is_empty() or not quick.any():
         return 0.0

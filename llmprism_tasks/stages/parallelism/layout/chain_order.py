@@ -19,7 +19,7 @@ from llmprism_tasks.stages.parallelism.pair_graph import ENDS
 NODE = ["job_id", "node"]
 PIPELINE = ["job_id", "pipeline"]
 
-AHEAD = 0.05
+LEAST_LEAD = 0.05
 """How far ahead, as a ratio of the greatest lead, a direction must typically be beyond half: in GPipe it is 0, in 1F1B
 with four stages and no more micro-batches 0.07."""
 
@@ -42,7 +42,7 @@ def in_lead(pair: Integers, step: Integers, start: Integers, links: pl.DataFrame
         ahead = ahead.join(node, on=["job_id", end, *(["pipeline", "size"] if end == "high" else [])])
     down = pl.col("high_place") > pl.col("low_place")
     leads = ahead.group_by(PIPELINE).agg(lead=pl.when(down).then("ahead").otherwise(-pl.col("ahead")).mean())
-    told = along.join(leads.filter(pl.col("lead").abs() >= AHEAD), on=PIPELINE)
+    told = along.join(leads.filter(pl.col("lead").abs() >= LEAST_LEAD), on=PIPELINE)
     place = pl.when(pl.col("lead") > 0).then("place").otherwise(pl.col("size") - 1 - pl.col("place"))
     return told.select(*NODE, "pipeline", place=place, size="size")
 

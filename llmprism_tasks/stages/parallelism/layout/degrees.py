@@ -12,8 +12,8 @@ import polars as pl
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.layout.dp_groups import NIC, Rings, expert_groups, groups_of, nodes, rings
-from llmprism_tasks.stages.parallelism.pair_graph import AGREEMENT, ENDS
-from llmprism_tasks.stages.step_division.groups.balance import MAIN
+from llmprism_tasks.stages.parallelism.pair_graph import AGREEING_NICS, ENDS
+from llmprism_tasks.stages.step_division.groups.balance import MAIN_LINK_BYTES
 
 MOSTLY_LINKED = 0.5
 """Ratio of a pipeline's pairs that must link two gradient groups: messages may be relayed, but not most of them."""
@@ -138,7 +138,7 @@ def degrees(pairs: pl.DataFrame, rings: Rings, peers: pl.DataFrame | None = None
         *(
             pl.when(pl.col(f"{name}_nics").is_null())
             .then(unseen)
-            .when(pl.col(f"{name}_nics") >= AGREEMENT * pl.col("endpoints"))
+            .when(pl.col(f"{name}_nics") >= AGREEING_NICS * pl.col("endpoints"))
             .then(name)
             .alias(name)
             for name, unseen in (("group", 1), ("pp", 1), ("cp", _unless_hidden()), ("ep", _unless_hidden()))
@@ -210,7 +210,7 @@ def context_pairs(pairs: pl.DataFrame) -> pl.DataFrame:
     of_blocks = blocks.group_by("job_id").agg(blocks=pl.col("bytes_per_step").median())
     gradients = pairs.filter(pl.col("kind") == "dp").join(is_open.unique(), on="job_id", how="semi")
     # What carries next to nothing is another ring, such as that of the gradients' norm.
-    main = pl.col("bytes_per_step") >= MAIN * pl.col("bytes_per_step").max().over("job_id")
+    main = pl.col("bytes_per_step") >= MAIN_LINK_BYTES * pl.col("bytes_per_step").max().over("job_id")
     more = pl.col("bytes_per_step") - pl.col("bytes_per_step").filter(main).min().over("job_id")
     both = gradients.join(of_blocks, on="job_id").filter(more >= MAJORITY * pl.col("blocks")).drop("blocks")
     return pl.concat([blocks, both])

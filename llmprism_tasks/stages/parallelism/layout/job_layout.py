@@ -7,20 +7,20 @@ import polars as pl
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.parallelism.layout import degrees, job_profile, lock_step
 from llmprism_tasks.stages.parallelism.layout.dp_groups import NIC, Rings, rings
-from llmprism_tasks.stages.parallelism.layout.job_profile import PAIR
+from llmprism_tasks.stages.parallelism.layout.job_profile import JOB_PAIR
 from llmprism_tasks.stages.parallelism.layout.stage_order import pp_stages
 from llmprism_tasks.stages.parallelism.pair_kinds.typical_steps import in_these, undisturbed
 from llmprism_tasks.stages.step_division.division import Division
 from llmprism_tasks.stages.traffic import nic_pairs
 
-UNSURE = 0.5
+UNKNOWN_LAYOUT = 0.5
 """What is left of the confidence in a training job whose layout is not known."""
 
-HIDDEN = 0.85
+HIDDEN_CONTEXT = 0.85
 """What is left of it where context parallelism may stay inside hosts: its traffic is that of as many replicas. Of drawn
 jobs of which this is not seen, one in ten has it."""
 
-RINGED = 0.5
+RINGS_OR_ONE_RING = 0.5
 """What is left of it where only gradients cross the network and hosts have several NICs: a ring for each place in the
 hosts (tensor parallelism) and one ring through all GPUs with a channel at each NIC (NCCL_CROSS_NIC=0, NCCL user guide)
 look the same. Nobody knows which of the two is more usual on a platform."""
@@ -96,26 +96,27 @@ def _labelled(job_members: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
 
 def _sureness(kinds: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
     """Return `job_id`, `sureness`: the confidence of its pairs' kinds, each weighing as much as it sent."""
-    weighed = kinds.filter(pl.col("kind") != "other").join(sent.filter(pl.col("bulk_flows") > 0), on=PAIR)
+    weighed = kinds.filter(pl.col("kind") != "other").join(sent.filter(pl.col("bulk_flows") > 0), on=JOB_PAIR)
     weight = pl.col("bulk_bytes")
     return weighed.group_by("job_id").agg(sureness=(pl.col("confidence") * weight).sum() / weight.sum())
 
 
 def one_ring_or_several() -> pl.Expr:
-    """Return what is left of the confidence in a layout where one ring or several may be meant (`RINGED`)."""
+    """Return what is left of the confidence in a layout where one ring or several may be meant
+    (`RINGS_OR_ONE_RING`)."""
     others = pl.max_horizontal(pl.col("pp", "cp", "ep").fill_null(1))
-    left: pl.Expr = pl.when((pl.col("tp") > 1) & (others == 1)).then(RINGED).otherwise(1.0)
+    left: pl.Expr = pl.when((pl.col("tp") > 1) & (others == 1)).then(RINGS_OR_ONE_RING).otherwise(1.0)
     return left
 
 
 def confidence(columns: list[str]) -> pl.Expr:
     """Return how sure a job's row is: recognition's confidence, and for a training job times that of its layout."""
     seen = [pl.col(name).fill_null(1.0) for name in ("evenness", "brevity") if name in columns]
-    hidden = pl.when(pl.col("cp").is_null()).then(HIDDEN).otherwise(1.0)
+    hidden = pl.when(pl.col("cp").is_null()).then(HIDDEN_CONTEXT).otherwise(1.0)
     laid = pl.col("agreement") * pl.col("sureness").fill_null(1.0) * hidden * one_ring_or_several()
     for factor in seen:
         laid = laid * factor
-    sure = pl.when(pl.col("dp").is_not_null()).then(laid).otherwise(UNSURE)
+    sure = pl.when(pl.col("dp").is_not_null()).then(laid).otherwise(UNKNOWN_LAYOUT)
     return (
         pl.when(pl.col("kind") == "training")
         .then(pl.col("recognition_confidence") * sure)

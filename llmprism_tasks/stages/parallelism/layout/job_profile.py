@@ -11,32 +11,32 @@ from llmprism_tasks.stages.parallelism.kernels import messages_per_step
 from llmprism_tasks.stages.parallelism.pair_graph import ENDS
 from llmprism_tasks.stages.traffic import nic_pairs
 
-PAIR = ["job_id", *ENDS]
+JOB_PAIR = ["job_id", *ENDS]
 LEAST_DURATIONS = 3
 """Durations of steps below which a deviation is chance."""
 
-HALF_A_STEP = 0.5
+LONG_RECORD = 0.5
 """Ratio of a step from which on a record of what is sent in it says little of when: one that a collector with a long
 active timeout made of several messages, or of several steps."""
 
-LESS_BUSY = 0.2
+BUSY_QUANTILE = 0.2
 """Quantile of a job's pairs by how much of the step they are busy."""
 
-BACKWARD = 2 / 3
+BACKWARD_SHARE = 2 / 3
 """Ratio of the step up to which gradients are reduced while others are computed: the backward pass of a single
 micro-batch takes twice as long as its forward pass."""
 
-FULLEST = 0.9
+FULL_STEP_QUANTILE = 0.9
 """Quantile of a pair's steps by bytes that is taken as full."""
 
-COMPLETE = 0.75
+COMPLETE_STEP_QUANTILE = 0.75
 """Quantile of the messages counted in a step: records are lost, none is invented."""
 
-LIKE_ONE = (0.4, 2.5)
+WHOLE_MESSAGE_RATIOS = (0.4, 2.5)
 """Bytes of what counts as a message, over the typical one's: lengths vary; what is smaller was cut off, what is larger
 is another tensor (tied embeddings)."""
 
-TWICE = 0.04
+MERGED_PAIR_TOLERANCE = 0.04
 """How far two messages that a collector merged may be from twice the typical one: sizes recur within 2 %."""
 
 
@@ -88,7 +88,7 @@ def brevity(flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame) -> 
     periods : `job_id`, `period_ns`
     """
     known = pairs.select("pair", "job_id").join(periods, on="job_id").select("pair", "job_id", "period_ns")
-    brief = pl.col("flow_end_ns") - pl.col("flow_start_ns") < HALF_A_STEP * pl.col("period_ns")
+    brief = pl.col("flow_end_ns") - pl.col("flow_start_ns") < LONG_RECORD * pl.col("period_ns")
     return (
         flows.join(known, on="pair")
         .group_by("job_id")
@@ -111,8 +111,8 @@ def messages(flows: pl.DataFrame, pairs: pl.DataFrame, settings: ParallelismSett
     found = messages_per_step.in_steps(
         *(offsets, step, start, flows["bytes"].to_numpy()),
         together_ns=settings.message_ms * 1e6,
-        like_one=LIKE_ONE,
-        twice=TWICE,
+        like_one=WHOLE_MESSAGE_RATIOS,
+        twice=MERGED_PAIR_TOLERANCE,
     )
     of_pair = pair[offsets[:-1]][found.series]
     counted = pl.DataFrame({"pair": of_pair, "count": found.counts, "typical": found.typical})
@@ -120,7 +120,7 @@ def messages(flows: pl.DataFrame, pairs: pl.DataFrame, settings: ParallelismSett
         counted.join(pairs.select("pair", "job_id"), on="pair")
         .group_by("job_id")
         .agg(
-            micro_batches=pl.col("count").quantile(COMPLETE).round().cast(pl.Int32),
+            micro_batches=pl.col("count").quantile(COMPLETE_STEP_QUANTILE).round().cast(pl.Int32),
             activation_bytes=pl.col("typical").median().round().cast(pl.Int64),
         )
     )
@@ -182,14 +182,14 @@ def sharded(
         .agg(pl.col("span_ns").median())
         .join(reducing.select("link", "job_id").unique(), on="link")
         .group_by("job_id")
-        .agg(pl.col("span_ns").quantile(LESS_BUSY))
+        .agg(pl.col("span_ns").quantile(BUSY_QUANTILE))
         .join(periods, on="job_id")
     )
     ratio = pl.col("span_ns") / pl.col("period_ns")
     told = (
         pl.when(ratio >= settings.sharded_spread)
         .then(pl.lit(value=True))
-        .when(ratio < BACKWARD)
+        .when(ratio < BACKWARD_SHARE)
         .then(pl.lit(value=False))
     )
     single = laid.filter(pl.col("dp") == 1, pl.col("cp") == 1).join(spread, on="job_id", how="anti")
@@ -205,11 +205,11 @@ def explained(sent: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     pairs : `job_id`, `src_addr`, `dst_addr`, `kind`
     """
     columns = ["bulk_flows", "bulk_bytes"]
-    known = pairs.filter(pl.col("kind") != "other").select(*PAIR, known=1)
+    known = pairs.filter(pl.col("kind") != "other").select(*JOB_PAIR, known=1)
     shares = (pl.col(columns) * pl.col("known")).sum() / pl.col(columns).sum()
     return (
         sent.filter(pl.col("bulk_flows") > 0)
-        .join(known, on=PAIR, how="left")
+        .join(known, on=JOB_PAIR, how="left")
         .group_by("job_id")
         .agg(shares.name.replace("bulk", "explained"))
     )
@@ -247,7 +247,7 @@ def evenness(sent: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
         sent.select("pair", "step", "bytes")
         .join(known, on="pair")
         .filter(inner, "reduces")
-        .with_columns(fullest=pl.col("bytes").quantile(FULLEST).over("pair"))
+        .with_columns(fullest=pl.col("bytes").quantile(FULL_STEP_QUANTILE).over("pair"))
         .group_by("job")
         .agg(evenness=pl.min_horizontal("bytes", "fullest").sum() / pl.col("fullest").sum())
         .join(jobs, on="job")

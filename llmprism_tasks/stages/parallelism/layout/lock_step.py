@@ -12,18 +12,18 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import sigma
 from llmprism_tasks.stages.parallelism import pair_graph
-from llmprism_tasks.stages.parallelism.pair_graph import AGREEMENT, ENDS
+from llmprism_tasks.stages.parallelism.pair_graph import AGREEING_NICS, ENDS
 
-TOGETHER_MS = 2.0
+LOCK_STEP_MS = 2.0
 """Milliseconds by which the time between the messages of peers may vary: clocks of switches differ by a millisecond,
 and jitter of a hundredth adds up to more over the passes of most steps."""
 
-AS_OTHERS = 2.0
+LIKE_OTHER_HOSTS = 2.0
 """Factor by which moments of one host's replicas may vary more or less than those of two hosts: a deviation over ten
 steps is off by a third. Peers that meet in every layer still differ by a layer's jitter, a third of what replicas do.
 """
 
-QUARTER = 0.25
+PAIR_QUANTILE = 0.25
 """Quantile of the pairs of two hosts: those that wait for each other vary less than replicas that are free to go."""
 
 LEAST_STEPS = 4
@@ -56,7 +56,7 @@ def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) ->
         .join(job_members.select("job_id", "addr", "host"), on=["job_id", "addr"])
     )
     within = _varying(moments, moments, "host")
-    together = within.filter(pl.col("varies_ns") <= TOGETHER_MS * 1e6)
+    together = within.filter(pl.col("varies_ns") <= LOCK_STEP_MS * 1e6)
     sizes = pair_graph.components(together.select("job_id", *ENDS)).with_columns(
         peers=pl.len().over("job_id", "component").cast(pl.Int64)
     )
@@ -64,7 +64,7 @@ def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) ->
         sizes.group_by("job_id", "peers")
         .agg(nics=pl.len())
         .with_columns(of=pl.col("nics").sum().over("job_id"))
-        .filter(pl.col("nics") >= AGREEMENT * pl.col("of"))
+        .filter(pl.col("nics") >= AGREEING_NICS * pl.col("of"))
         .join(_undecided(within, moments), on="job_id", how="anti")
         .select("job_id", "peers")
     )
@@ -100,14 +100,14 @@ def _met_in_exchanges(within: pl.DataFrame, moments: pl.DataFrame, pairs: pl.Dat
         .group_by("job_id")
         .agg(pl.col("varies_ns").median())
         .join(exchanging.group_by("job_id").agg(exchanging_ns=pl.col("varies_ns").median()), on="job_id")
-        .filter(pl.col("exchanging_ns") <= AS_OTHERS * pl.col("varies_ns"))
-        .select("job_id", peers=pl.when(pl.col("varies_ns") > TOGETHER_MS * 1e6).then(pl.lit(1, pl.Int64)))
+        .filter(pl.col("exchanging_ns") <= LIKE_OTHER_HOSTS * pl.col("varies_ns"))
+        .select("job_id", peers=pl.when(pl.col("varies_ns") > LOCK_STEP_MS * 1e6).then(pl.lit(1, pl.Int64)))
     )
 
 
 def _undecided(within: pl.DataFrame, moments: pl.DataFrame) -> pl.DataFrame:
     """Return `job_id` of the jobs whose GPUs are apart in a host, but not as those of a host and the next one are."""
-    apart = within.filter(pl.col("varies_ns") > TOGETHER_MS * 1e6)
+    apart = within.filter(pl.col("varies_ns") > LOCK_STEP_MS * 1e6)
     nics = moments.select("job_id", "host", "addr").unique().sort("job_id", "host", "addr")
     at_host = nics.select("job_id", "host").unique(maintain_order=True)
     following = at_host.with_columns(
@@ -118,14 +118,15 @@ def _undecided(within: pl.DataFrame, moments: pl.DataFrame) -> pl.DataFrame:
     )
     between = _varying(compared, moments.rename({"host": "following"}), "following")
     usual = between.group_by("job_id").agg(
-        usual=pl.col("varies_ns").median(), least=pl.col("varies_ns").quantile(QUARTER, "lower")
+        usual=pl.col("varies_ns").median(), least=pl.col("varies_ns").quantile(PAIR_QUANTILE, "lower")
     )
     return (
         apart.group_by("job_id")
         .agg(pl.col("varies_ns").median())
         .join(usual, on="job_id")
         .filter(
-            (pl.col("varies_ns") < pl.col("usual") / AS_OTHERS) | (pl.col("varies_ns") > AS_OTHERS * pl.col("least"))
+            (pl.col("varies_ns") < pl.col("usual") / LIKE_OTHER_HOSTS)
+            | (pl.col("varies_ns") > LIKE_OTHER_HOSTS * pl.col("least"))
         )
         .select("job_id")
     )

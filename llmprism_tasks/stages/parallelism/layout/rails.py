@@ -10,7 +10,7 @@ import math
 
 import polars as pl
 
-from llmprism_tasks.stages.parallelism.pair_graph import AGREEMENT, ENDS
+from llmprism_tasks.stages.parallelism.pair_graph import AGREEING_NICS, ENDS
 
 LEAST_CROSSING = 0.1
 """Ratio of a job's hops between rails by which a distance of rails must be seen: one wrong pair must not decide."""
@@ -18,7 +18,7 @@ LEAST_CROSSING = 0.1
 MOSTLY_USED = 0.5
 """Ratio of a job's hosts in which a rail has hops for it to be in use, and hops cross rails for rings to do so."""
 
-LEFT_OUT = 0.5
+MOST_SILENT_PLACES = 0.5
 """Ratio of places up to which silence is how rings run: with more of them in use, the others may have lost their
 pairs."""
 
@@ -92,7 +92,7 @@ def unclear(silent: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
         doubtful.group_by("job_id")
         .agg(doubtful=pl.col("host").n_unique())
         .join(hosts, on="job_id")
-        .filter(pl.col("doubtful") > (1 - AGREEMENT) * pl.col("hosts"))
+        .filter(pl.col("doubtful") > (1 - AGREEING_NICS) * pl.col("hosts"))
         .select("job_id")
     )
 
@@ -159,7 +159,7 @@ def _stride(greatest: int, rails: list[int]) -> int | None:
     places = {rail % greatest for rail in rails}
     if len(places) == greatest:
         return greatest
-    if not 0 < len(places) <= LEFT_OUT * greatest:
+    if not 0 < len(places) <= MOST_SILENT_PLACES * greatest:
         return None
     for stride in range(greatest - 1, 0, -1):
         each = [sum(place % stride == rest for place in places) for rest in range(stride)]

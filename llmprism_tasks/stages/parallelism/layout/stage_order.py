@@ -14,7 +14,7 @@ from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.layout import degrees
 from llmprism_tasks.stages.parallelism.layout.chain_order import NODE, PIPELINE, in_lead
 from llmprism_tasks.stages.parallelism.layout.dp_groups import nodes
-from llmprism_tasks.stages.parallelism.pair_graph import AGREEMENT, ENDS
+from llmprism_tasks.stages.parallelism.pair_graph import AGREEING_NICS, ENDS
 
 
 def pp_stages(
@@ -132,7 +132,7 @@ def _in_order(turns: pl.DataFrame) -> pl.DataFrame:
     before = pl.col("turn_ns").shift().over(*PIPELINE, "step", order_by="place")
     follows = turns.join(placed.select(*NODE, "place"), on=NODE).with_columns(follows=pl.col("turn_ns") > before)
     agreed = follows.group_by(PIPELINE).agg(pl.col("follows").mean())
-    sure = placed.join(agreed.filter(pl.col("follows") >= AGREEMENT), on=PIPELINE, how="semi")
+    sure = placed.join(agreed.filter(pl.col("follows") >= AGREEING_NICS), on=PIPELINE, how="semi")
     return sure.select(*NODE, "pipeline", "place", "size")
 
 

@@ -56,7 +56,7 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     mostly = ragged.sums(~np.isnan(filled), offsets) >= MAJORITY * counts
     sent = steps.select(*STREAM, "stream_bytes", "spread", "share", "job_steps")
     in_parts, at_once = (
-        pl.col("size_class") != periodicity.WHOLE,
+        pl.col("size_class") != periodicity.WHOLE_PAIR,
         pl.col("spread") <= settings.parallelism.pipeline_spread,
     )
     return (
@@ -88,7 +88,7 @@ def _by_step(steps: pl.DataFrame, piped: pl.DataFrame, settings: Settings) -> pl
     """Judge each pair in each of its steps: `pair`, `expert`, `filling`, `distinct`, `step_bytes`, `job_steps`, and of
     the size that carries most `size`, of those in a burst `burst_size`, of those that fill the step `filling_size`
     (NaN where there is none)."""
-    whole = steps.head(int((steps["size_class"] == periodicity.WHOLE).sum()))
+    whole = steps.head(int((steps["size_class"] == periodicity.WHOLE_PAIR).sum()))
     starts = ragged.bounds(*(steps[key].to_numpy() for key in STREAM))
     told = steps.select(STREAM)[starts[:-1]].join(piped, on=STREAM, how="left", maintain_order="left")["pipeline"]
     other = np.repeat(told.is_null().to_numpy(), np.diff(starts))
@@ -146,7 +146,7 @@ def beginnings(steps: pl.DataFrame, pairs: pl.DataFrame, settings: Settings) -> 
     began = pl.col("first_ns").filter("throughout").min().over("job_id", "src_addr", "step")
     since = pl.col("first_ns") - began
     return (
-        steps.filter(pl.col("size_class") == periodicity.WHOLE)
+        steps.filter(pl.col("size_class") == periodicity.WHOLE_PAIR)
         .join(pairs.select("pair", "job_id", "src_addr"), on="pair")
         .with_columns(throughout=throughout)
         .with_columns(since=since / pl.col("period_ns"))
@@ -261,7 +261,7 @@ def _with_answer(by_stream: pl.DataFrame, column: str, settings: Settings) -> pl
     A pair as a whole has other sizes in each step, whose median depends on which records are counted to it: only over
     all steps are those that go like those that come back.
     """
-    whole = pl.col("size_class") == periodicity.WHOLE
+    whole = pl.col("size_class") == periodicity.WHOLE_PAIR
     sent = by_stream.with_columns(whole=whole)
     back = sent.select(pl.col(column).alias(f"back_{column}"), "whole", back="pair", back_size="size")
     alike = same_size("size", "back_size", settings.rhythm.same_size)

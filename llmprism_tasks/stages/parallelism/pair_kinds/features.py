@@ -13,7 +13,7 @@ from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.settings import RhythmSettings, Settings
 from llmprism_tasks.stages.parallelism.kernels import nearest_reply, recurring_sizes
 from llmprism_tasks.stages.parallelism.kernels.recurring_sizes import Sizes
-from llmprism_tasks.stages.step_division.periodicity import PAIR, WHOLE
+from llmprism_tasks.stages.step_division.periodicity import PAIR, WHOLE_PAIR
 from llmprism_tasks.stages.traffic import nic_pairs, size_classes
 from llmprism_tasks.stages.traffic.kernels import pair_sums
 from llmprism_tasks.stages.traffic.opposite import log_ratio, opposite, same_size
@@ -72,7 +72,7 @@ def stream_steps(flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame
     `first_mutual`, `last_mutual`: whether each of them is also the nearest to the one that is nearest to it
     """
     records = _records(flows, settings.rhythm.same_size)
-    of_pairs = np.full(records.offsets.size - 1, WHOLE)
+    of_pairs = np.full(records.offsets.size - 1, WHOLE_PAIR)
     whole = _streams(records, np.arange(records.pair.size), records.offsets, of_pairs)
     order, of_sizes = records.sizes.order, records.sizes.offsets
     parts = _streams(records, order, of_sizes, records.sizes.classes[order[of_sizes[:-1]]])

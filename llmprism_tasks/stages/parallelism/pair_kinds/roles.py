@@ -24,21 +24,21 @@ from llmprism_tasks.stages.parallelism.pair_graph import ENDS
 KINDS = ("other", "dp", "pp", "ep", "cp")
 OTHER, DP, PP, EP, CP = range(len(KINDS))
 
-MISREAD = 0.05
+MISREAD_ODDS = 0.05
 """Odds that the steps of a pair look like those of another kind, for each kind."""
 
-TOLD = 0.25
+TOLD_APART = 0.25
 """Likelihood that what goes on through the step is blocks of a ring, over that of what the job as a whole makes it; and
 that what does so both ways at the same time is parameters of sharded layers, over that of blocks."""
 
-MISFIT = 4.0
+MISFIT_NATS = 4.0
 """Nats that a pair or a NIC costs which does not fit the layout: one in fifty is lost, relayed or disturbed."""
 
-UNLIKE = 1.5
+UNLIKE_ROLE_NATS = 1.5
 """Nats that a pair costs which is called otherwise than most of its role: roles may carry equal bytes by chance, so it
 is half of what strong evidence weighs."""
 
-BY_CHANCE = 7.0
+EQUAL_BYTES_NATS = 7.0
 """Nats that it costs to call a role's pairs otherwise between other hosts: tokens and activations were seen to be as
 many bytes by chance, but that is as seldom as once in a thousand."""
 
@@ -49,10 +49,10 @@ TREE_PEERS = 4
 """Receivers of a member of two binary trees: parent and two children in one, in which it is no leaf, and a parent in
 the other. Rings have fewer."""
 
-NEGLIGIBLE = 7.0
+NEGLIGIBLE_NATS = 7.0
 """Nats by which a way that is a thousand times less likely than another lies behind it."""
 
-WAYS = 512
+MOST_ASSIGNMENTS = 512
 """Ways that are tried of a job at most."""
 
 Labels = npt.NDArray[np.int64]
@@ -153,14 +153,14 @@ def _evidence(rows: pl.DataFrame, told: Labels) -> Floats:
     weight[:, PP] = pipeline
     left = (1 - pipeline) * (1 - expert)
     weight[:, EP] = expert * (1 - pipeline)
-    weight[:, CP] = left * TOLD * filling
+    weight[:, CP] = left * TOLD_APART * filling
     burst = left * (1 - filling)
     # Two hosts that share parameters gather them from each other at the same time; stages take turns.
-    weight[:, DP] = np.where(periodic, burst, 0.0) + TOLD * together * weight[:, CP]
+    weight[:, DP] = np.where(periodic, burst, 0.0) + TOLD_APART * together * weight[:, CP]
     weight[:, OTHER] = np.where(periodic, 0.0, burst)
     # What has nothing to do with a job keeps its period by chance alone.
-    weight[:, OTHER] += MISREAD * np.where(periodic, MISREAD, 1.0)
-    weight[:, DP:] += MISREAD
+    weight[:, OTHER] += MISREAD_ODDS * np.where(periodic, MISREAD_ODDS, 1.0)
+    weight[:, DP:] += MISREAD_ODDS
     # What the job as a whole makes of a pair is as likely as what its steps say.
     each = np.arange(rows.height)
     weight[each, told] = weight.max(axis=1)
@@ -186,12 +186,12 @@ def _likeliest(job: Job) -> tuple[Labels, Floats]:
     found: list[tuple[float, Labels]] = []
     best = -math.inf
     for said, labels in _ways(choices):
-        if said < best - NEGLIGIBLE:
+        if said < best - NEGLIGIBLE_NATS:
             break
         label = np.empty_like(job.voted)
         for (of_role, _), one in zip(choices, labels, strict=True):
             label[of_role] = one
-        score = said - MISFIT * sum(misfits(job, label).values())
+        score = said - MISFIT_NATS * sum(misfits(job, label).values())
         found.append((score, label))
         best = max(best, score)
     odds = np.exp([score - best for score, _ in found])
@@ -217,11 +217,11 @@ def _choices(job: Job) -> list[tuple[Integers, list[tuple[float, Labels]]]]:
         own = [voted, *(np.full(of_role.size, kind) for kind in kinds)]
         by_host = [linked, *(np.where(linked == one, kind, linked) for one in np.unique(linked) for kind in kinds)]
         costs: dict[bytes, tuple[Labels, float]] = {}
-        for cost, ways in ((0.0, own), (BY_CHANCE, by_host)):
+        for cost, ways in ((0.0, own), (EQUAL_BYTES_NATS, by_host)):
             for way in ways:
                 costs.setdefault(way.tobytes(), (way, cost))
         options = [
-            (float(evidence[each, way].sum() - UNLIKE * _odd(job, of_role, way) - cost), way)
+            (float(evidence[each, way].sum() - UNLIKE_ROLE_NATS * _odd(job, of_role, way) - cost), way)
             for way, cost in costs.values()
         ]
         choices.append((of_role, sorted(options, key=lambda one: -one[0])))
@@ -259,7 +259,7 @@ def _ways(
     first = (0,) * len(options)
     waiting = [(-sum(some[0][0] for some in options), first)]
     met = {first}
-    for _ in range(WAYS):
+    for _ in range(MOST_ASSIGNMENTS):
         if not waiting:
             return
         cost, way = heapq.heappop(waiting)

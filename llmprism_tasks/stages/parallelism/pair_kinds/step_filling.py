@@ -8,20 +8,20 @@ import polars as pl
 
 from llmprism_tasks.numerics.graphs import RING_PEERS
 from llmprism_tasks.stages.parallelism import pair_graph
-from llmprism_tasks.stages.parallelism.pair_graph import AGREEMENT, ENDS
+from llmprism_tasks.stages.parallelism.pair_graph import AGREEING_NICS, ENDS
 
-NEARLY = 0.25
+NEARLY_AS_FULL = 0.25
 """Ratio of its steps that a pair fills for it to be like those that fill most of them: where the collector merges
 records, some pairs of one ring fall short."""
 
-HALF = 0.5
+HALF_OF_RING = 0.5
 """Ratio of a ring's pairs that send a tensor if all its ranks reduce it: those of one direction, where gathers go round
 the other way."""
 
-NEARLY_ALL = 0.9
+MOST_PAIRS = 0.9
 """Ratio of a job's pairs that must be alike where a ring's closing hop, one in eight or more, would differ."""
 
-FORWARD = 0.2
+FORWARD_SHARE = 0.2
 """Ratio of a step that passes before what is sent in the backward pass alone begins: the forward pass takes a quarter
 of it at least, where the backward pass repeats it. Experts and blocks of context are called from its first layers on.
 """
@@ -53,7 +53,7 @@ def told(pairs: pl.DataFrame, same_size: float, same_bytes: float) -> pl.DataFra
     experts = pl.concat([_crowded(pairs, filled, same_size), _reduced_apart(pairs, filled, same_size)])
     sharded = _reduced(pairs, filled, same_size)
     bursts = _bursting(pairs, filled, same_size, same_bytes)
-    late = (pl.col("begins") >= FORWARD).fill_null(value=False)
+    late = (pl.col("begins") >= FORWARD_SHARE).fill_null(value=False)
     kind = (
         pl.when(~pl.col("job_id").is_in(bursts.implode()) | pl.col("job_id").is_in(sharded.implode()) | late)
         .then(pl.lit("dp"))
@@ -106,7 +106,7 @@ def _crowded(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -> pl.
     return (
         exchanging.group_by("job_id")
         .agg(crowded=(pl.col("peers") > RING_PEERS).mean())
-        .filter(pl.col("crowded") >= AGREEMENT)["job_id"]
+        .filter(pl.col("crowded") >= AGREEING_NICS)["job_id"]
     )
 
 
@@ -141,7 +141,7 @@ def _reduced_apart(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) 
         groups.group_by("job_id")
         .len("exchanging")
         .join(round_it, on="job_id")
-        .filter(pl.col("reducing") >= AGREEMENT * pl.col("exchanging"))["job_id"]
+        .filter(pl.col("reducing") >= AGREEING_NICS * pl.col("exchanging"))["job_id"]
     )
 
 
@@ -152,15 +152,15 @@ def _reduced(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -> pl.
     chance.
     """
     synchronised = pairs.filter(pl.col("kind") == "dp")
-    nearly = synchronised.filter(pl.col("filling") >= NEARLY)
+    nearly = synchronised.filter(pl.col("filling") >= NEARLY_AS_FULL)
     whole = _whole(synchronised, same_size)
     tensors = pl.concat(
         [whole.select("job_id", reduced="burst_size"), nearly.select("job_id", reduced="common_size")]
     ).unique()
     shape = _alike("reduced", "common_size", same_size) | _alike("reduced", 2 * pl.col("common_size"), same_size)
-    same_shape = _share(filled, tensors, shape).filter(pl.col("same") >= AGREEMENT)
+    same_shape = _share(filled, tensors, shape).filter(pl.col("same") >= AGREEING_NICS)
     bursts = nearly.select("job_id", reduced="burst_size").unique()
-    same_burst = _share(filled, bursts, _alike("reduced", "burst_size", same_size)).filter(pl.col("same") >= NEARLY_ALL)
+    same_burst = _share(filled, bursts, _alike("reduced", "burst_size", same_size)).filter(pl.col("same") >= MOST_PAIRS)
     return pl.concat([same_shape["job_id"], same_burst["job_id"]]).unique()
 
 
@@ -173,7 +173,7 @@ def _whole(synchronised: pl.DataFrame, same_size: float) -> pl.DataFrame:
     ring = ["job_id", "component"]
     slot = (pl.col("burst_size").log() / math.log1p(same_size)).floor()
     placed = synchronised.join(rings, on=["job_id", ENDS[0]]).with_columns(slot=slot)
-    return placed.filter(pl.len().over(*ring, "slot") >= HALF * pl.len().over(ring))
+    return placed.filter(pl.len().over(*ring, "slot") >= HALF_OF_RING * pl.len().over(ring))
 
 
 def _share(filled: pl.DataFrame, tensors: pl.DataFrame, same: pl.Expr) -> pl.DataFrame:

@@ -21,7 +21,7 @@ from llmprism_tasks.stages.parallelism.pair_kinds.roles import SAME_ROLE
 from llmprism_tasks.stages.traffic import nic_pairs, size_classes
 from llmprism_tasks.stages.traffic.opposite import log_ratio, same_size
 
-WHOLE_MESSAGES = 0.25
+WHOLE_MESSAGE_TOLERANCE = 0.25
 """How far, in messages, a record may be from a whole number of them: of other sizes, half are as near by chance."""
 
 
@@ -135,7 +135,7 @@ def _messages(flows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         .agg(pl.col("message").min())
     )
     times = pl.col("bytes") / pl.col("message")
-    whole = (times.round() >= 1) & ((times - times.round()).abs() <= WHOLE_MESSAGES)
+    whole = (times.round() >= 1) & ((times - times.round()).abs() <= WHOLE_MESSAGE_TOLERANCE)
     return (
         flows.join(message, on="pair")
         .with_columns(whole=whole, messages=times.round())

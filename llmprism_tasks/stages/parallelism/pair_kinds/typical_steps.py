@@ -10,13 +10,13 @@ import polars as pl
 
 from llmprism_tasks.stages.step_division.division import Division
 
-QUARTER = 0.25
+QUICK_STEPS = 0.25
 """Ratio of a job's steps that show how long one takes undisturbed, or that some are disturbed; fewer may by chance."""
 
-LONGER = 1.2
+DISTURBED_RATIO = 1.2
 """Ratio of its quick steps above which a job's step is disturbed: steps vary by a tenth by themselves."""
 
-ENOUGH = 8
+ENOUGH_STEPS = 8
 """Steps by which a job is judged at least, if not by all."""
 
 
@@ -33,10 +33,10 @@ def undisturbed(division: Division) -> tuple[pl.DataFrame, pl.DataFrame]:
 def _undisturbed(job_steps: pl.DataFrame, periods: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     length = (pl.col("end_ns") - pl.col("end_ns").shift().over("job_id")).cast(pl.Float64)
     steps = job_steps.sort("job_id", "step").with_columns(length=length).drop_nulls("length")
-    longest = LONGER * pl.col("length").quantile(QUARTER, "lower").over("job_id")
+    longest = DISTURBED_RATIO * pl.col("length").quantile(QUICK_STEPS, "lower").over("job_id")
     quick = pl.col("length") <= longest
-    disturbed = pl.col("length").quantile(1 - QUARTER, "higher").over("job_id") > longest
-    kept = steps.filter(disturbed & quick & (quick.sum().over("job_id") >= ENOUGH))
+    disturbed = pl.col("length").quantile(1 - QUICK_STEPS, "higher").over("job_id") > longest
+    kept = steps.filter(disturbed & quick & (quick.sum().over("job_id") >= ENOUGH_STEPS))
     own = kept.group_by("job_id").agg(own_ns=pl.col("length").median())
     periods = periods.join(own, on="job_id", how="left")
     return kept.select("job_id", "step"), periods.select("job_id", period_ns=pl.coalesce("own_ns", "period_ns"))

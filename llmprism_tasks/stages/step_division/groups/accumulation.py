@@ -15,18 +15,18 @@ from typing import NamedTuple
 import numpy as np
 
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
-from llmprism_tasks.stages.step_division.groups.passes import PLACES
+from llmprism_tasks.stages.step_division.groups.passes import PLACES_PER_STEP
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
-from llmprism_tasks.stages.step_division.kernels.regularity import FEW
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 
-LIKELIER = 4.6
+LIKELIER_NATS = 4.6
 """Nats by which silences must be likelier to come once in a step than by chance, at any place and in any number of
 micro-batches that is asked: a hundred times."""
 
 MOST_BATCHES = 64
 """Micro-batches of a step at most: more of them are hardly ever accumulated, and a minute shows few such steps."""
 
-ASIDE = (-1, 0, 1)
+PLACES_BESIDE = (-1, 0, 1)
 """Places beside each at which its silence may be, for records of queue pairs do not begin at once."""
 
 
@@ -62,18 +62,20 @@ def accumulated(
     longest, number = _longest(traffic, silences, until), _numbers(traffic, until, alike)
     usual = np.median(longest[alike].max(axis=1))
     most, tried, found = 0.0, 1, (1, 0, 0)
-    for batches in range(2, min(int(number[-1]) // FEW, MOST_BATCHES) + 1):
-        tried += batches * PLACES // len(ASIDE)
+    for batches in range(2, min(int(number[-1]) // FEW_BURSTS, MOST_BATCHES) + 1):
+        tried += batches * PLACES_PER_STEP // len(PLACES_BESIDE)
         ours, z, gain = _stands_out(longest[alike], number[alike] % batches, batches, jitter)
         gain[(z < clear) | (ours > usual)] = 0.0
         if gain.max() > most:
-            most, best = float(gain.max()), divmod(int(gain.argmax()), PLACES)
+            most, best = float(gain.max()), divmod(int(gain.argmax()), PLACES_PER_STEP)
             found = (batches, *best)
     batches, turn, place = found
     first = (number % batches == turn) & alike
-    if most == 0.0 or _against_chance(longest[:, place], first, ~first & alike, jitter) <= LIKELIER + np.log(tried):
+    if most == 0.0 or _against_chance(longest[:, place], first, ~first & alike, jitter) <= LIKELIER_NATS + np.log(
+        tried
+    ):
         return None
-    return Accumulated(batches, first, (place + 0.5) / PLACES)
+    return Accumulated(batches, first, (place + 0.5) / PLACES_PER_STEP)
 
 
 def _against_chance(lengths: Floats, ours: Flags, others: Flags, jitter: float) -> float:
@@ -99,11 +101,11 @@ def _longest(traffic: Traffic, silences: Silences, until: Integers) -> Floats:
     within = np.searchsorted(begins, silences.at, side="right") - 1
     within = np.minimum(within, until.size - 1)
     low, high = sent[begins[within]], sent[begins[within + 1]]
-    place = np.floor((sent[silences.at] - low) / np.maximum(high - low, 1.0) * PLACES).astype(np.int64)
-    longest = np.zeros((until.size, PLACES))
-    for aside in ASIDE:
+    place = np.floor((sent[silences.at] - low) / np.maximum(high - low, 1.0) * PLACES_PER_STEP).astype(np.int64)
+    longest = np.zeros((until.size, PLACES_PER_STEP))
+    for aside in PLACES_BESIDE:
         beside = place + aside
-        there = (beside >= 0) & (beside < PLACES)
+        there = (beside >= 0) & (beside < PLACES_PER_STEP)
         np.maximum.at(longest, (within[there], beside[there]), silences.length[there])
     return longest
 
@@ -123,7 +125,7 @@ def _stands_out(known: Floats, turn: Integers, batches: int, jitter: float) -> t
     many nats they are likelier to be of two lengths than of one
     """
     count = np.bincount(turn, minlength=batches)
-    sums, squares = (np.zeros((batches, PLACES)) for _ in range(2))
+    sums, squares = (np.zeros((batches, PLACES_PER_STEP)) for _ in range(2))
     np.add.at(sums, turn, known)
     np.add.at(squares, turn, known**2)
     here, rest = (np.maximum(some, 1)[:, np.newaxis] for some in (count, count.sum() - count))
@@ -134,5 +136,5 @@ def _stands_out(known: Floats, turn: Integers, batches: int, jitter: float) -> t
     within = part * ours_vary + (1 - part) * others_vary + jitter
     gain = count.sum() / 2 * np.log1p(part * (1 - part) * (ours - others) ** 2 / within)
     z = (ours - others) / np.sqrt(ours_vary + others_vary + jitter)
-    z[count < FEW] = 0.0
+    z[count < FEW_BURSTS] = 0.0
     return ours, z, gain

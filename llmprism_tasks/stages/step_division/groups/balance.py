@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
-from llmprism_tasks.stages.step_division.kernels.regularity import FEW
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 
 UNRETURNED = 0.015
 """Ratio of the bytes of a group's links in both directions that may come back later than in their step. Of steps of
@@ -27,25 +27,25 @@ OUT_OF_BALANCE = 0.4
 """Ratio of what a link typically moves in a step by which its directions differ where something has not come back: a
 message of two. Of a step with more messages one may be lost."""
 
-MAIN = 0.1
+MAIN_LINK_BYTES = 0.1
 """Ratio of the bytes of a group's largest link that a link must move to be looked at."""
 
-ANSWERED = 0.2
+ANSWERED_BYTES = 0.2
 """Ratio of a link's bytes in all that its directions may differ by: of a copy and of a ring that goes around one way
 all is one-sided."""
 
-EMPTY = 0.5
+EMPTYING = 0.5
 """Ratio of what is missing on all links where a pipeline is empty from which on it is being drained, or filled."""
 
-NEARLY = 0.9
+NEARLY_EMPTY = 0.9
 """The same from which on it is empty, but for messages that the cuts are next to."""
 
 
-ABOUT = 0.5
+ALIKE_BYTES = 0.5
 """Ratio by which what a NIC sends in a step may differ from what it typically does: records are lost, and foreign
 traffic is counted with the rest."""
 
-MOST_BYTES = 0.5
+BYTES_IN_ALIKE_STEPS = 0.5
 """Ratio of the bytes that must be sent in steps that are about alike, or most are sent in few of them, and these are
 layers or something else. Of captured steps 0.9 to 1 are; of layers that were taken for steps 0.37, of a few pairs'
 messages 0.61."""
@@ -109,7 +109,7 @@ def _may_come_back(out: Floats) -> float:
     out : shape (links, steps), what goes one way more than the other
     """
     links, steps = out.shape
-    several = np.arange(2, steps // FEW + 1)
+    several = np.arange(2, steps // FEW_BURSTS + 1)
     square = (out**2).sum()
     if not several.size or square == 0:
         return 1.0
@@ -129,7 +129,7 @@ def alike(sent: Floats) -> float:
     sent : shape (senders, steps), bytes
     """
     typical, in_all = np.median(sent, axis=1, keepdims=True), sent.sum(axis=1)
-    same = np.abs(sent - typical) <= ABOUT * typical
+    same = np.abs(sent - typical) <= ALIKE_BYTES * typical
     return float((np.where(same, sent, 0.0).sum(axis=1) / np.maximum(in_all, 1.0)).mean())
 
 
@@ -150,12 +150,16 @@ def ends_of_steps(each: Floats, back: Integers) -> Integers:
     # Which way is forward nobody knows; but a pipeline is full for longer than it is empty.
     missing = np.sign(under_way.mean(axis=1, keepdims=True)) * under_way / typical
     missing = np.maximum(missing, 0.0).sum(axis=0)
-    emptying = missing >= EMPTY * missing.max(initial=0.0)
+    emptying = missing >= EMPTYING * missing.max(initial=0.0)
     begins = np.flatnonzero(np.diff(np.concatenate([[False], emptying, [False]]).astype(np.int8)))
     phases = [(low, missing[low:high]) for low, high in begins.reshape(-1, 2)]
-    empty = NEARLY * float(np.median([phase.max() for _, phase in phases]))
+    empty = NEARLY_EMPTY * float(np.median([phase.max() for _, phase in phases]))
     return np.array(
-        [low + np.flatnonzero(phase >= NEARLY * phase.max())[-1] for low, phase in phases if phase.max() >= empty],
+        [
+            low + np.flatnonzero(phase >= NEARLY_EMPTY * phase.max())[-1]
+            for low, phase in phases
+            if phase.max() >= empty
+        ],
         np.int64,
     )
 
@@ -166,7 +170,7 @@ def _links(each: Floats, back: Integers) -> tuple[Floats, Floats, Floats]:
     one = np.flatnonzero(back > np.arange(back.size))
     net, both = each[one] - each[back[one]], each[one] + each[back[one]]
     in_all = both.sum(axis=1)
-    kept: Flags = (in_all > 0) & (in_all >= MAIN * in_all.max(initial=0.0))
-    kept &= np.abs(net.sum(axis=1)) <= ANSWERED * in_all
+    kept: Flags = (in_all > 0) & (in_all >= MAIN_LINK_BYTES * in_all.max(initial=0.0))
+    kept &= np.abs(net.sum(axis=1)) <= ANSWERED_BYTES * in_all
     typical = np.array([np.median(link[link > 0]) for link in both[kept]], np.float64)
     return net[kept], both[kept], typical[:, np.newaxis]

@@ -22,27 +22,27 @@ PORTIONS = 16384
 SMOOTH = (0.25, 0.5, 0.25)
 """How portions are averaged with their neighbours: a period is no whole number of them."""
 
-MIXED = 32
+MOST_PAIRS = 32
 """Pairs whose part of the portions is looked at, at most."""
 
 SHORTEST_NS = 1_000_000
 """A portion that took less is as good as sent at once."""
 
-ABOUT = PORTIONS // 1000
+SAME_PERIOD_PORTIONS = PORTIONS // 1000
 """Portions within which two periods are one."""
 
-PERIODIC = 0.1
+LEAST_CORRELATION = 0.1
 """Least correlation of portions that lie a step, or two, apart. In captured training 0.10 to 0.7, least where times
 vary most; with independent portions 0.01."""
 
-REMAINING = 0.35
+REMAINING_CORRELATION = 0.35
 """Ratio of its own correlation that is left to a longer period when a step is taken away: of micro-batches and layers
 0.4 to 3, of steps 0.05 to 0.3, in captured training."""
 
-NOISE = 0.06
+CHANCE_CORRELATION = 0.06
 """Ratio of all that is left to a longer period by chance, at most."""
 
-WORSE = 0.7
+STEP_OVER_BEST = 0.7
 """Ratio of the best correlation that the one of a step has: the best may be of several steps."""
 
 
@@ -76,8 +76,8 @@ def step_bytes(starts: Integers, last_end: int, sizes: Integers, pair: Integers)
     correlation = _autocorrelation(_portions(traffic, portion))
     again = _and_twice(correlation, PORTIONS // 3)
     places = np.flatnonzero(_is_peak(correlation)[: again.size])
-    places = places[(places > ABOUT) & (again[places] >= PERIODIC)]
-    places = places[again[places] >= WORSE * again[places].max(initial=0.0)]
+    places = places[(places > SAME_PERIOD_PORTIONS) & (again[places] >= LEAST_CORRELATION)]
+    places = places[again[places] >= STEP_OVER_BEST * again[places].max(initial=0.0)]
     exact = ((int(place), _exact(correlation, int(place))) for place in places)
     step = next((lag for place, lag in exact if _is_step(traffic, portion, place, lag)), None)
     return None if step is None else float(step * portion)
@@ -90,7 +90,7 @@ def _is_step(traffic: _Traffic, portion: float, place: int, exact: float) -> boo
     """
     correlation = _autocorrelation(_portions(traffic, portion * exact / place))
     own, left = _and_twice(correlation, correlation.size // 3)[place], _remaining(correlation, place)
-    return bool(left < REMAINING * own or left * (1 - correlation[place]) < NOISE)
+    return bool(left < REMAINING_CORRELATION * own or left * (1 - correlation[place]) < CHANCE_CORRELATION)
 
 
 def _exact(correlation: Floats, place: int) -> float:
@@ -106,7 +106,7 @@ def _exact(correlation: Floats, place: int) -> float:
 def _moved(sizes: Integers, pair: Integers) -> list[Floats]:
     """Return what each of some pairs moved before every record and in all."""
     pairs = np.unique(pair)
-    chosen = pairs[np.linspace(0, pairs.size - 1, min(pairs.size, MIXED)).astype(np.int64)]
+    chosen = pairs[np.linspace(0, pairs.size - 1, min(pairs.size, MOST_PAIRS)).astype(np.int64)]
     return [np.concatenate([[0], np.cumsum(np.where(pair == one, sizes, 0))]).astype(np.float64) for one in chosen]
 
 
@@ -136,14 +136,18 @@ def _autocorrelation(columns: Floats) -> Floats:
 
 def _and_twice(correlation: Floats, upto: int) -> Floats:
     """Return the mean of what a lag and twice the lag have: a period has both, chance one of them."""
-    around = sliding_window_view(np.pad(correlation, ABOUT, constant_values=-1.0), 2 * ABOUT + 1).max(axis=1)
+    around = sliding_window_view(
+        np.pad(correlation, SAME_PERIOD_PORTIONS, constant_values=-1.0), 2 * SAME_PERIOD_PORTIONS + 1
+    ).max(axis=1)
     lag = np.arange(min(upto, correlation.size // 2))
     both: Floats = (correlation[lag] + around[2 * lag]) / 2
     return both
 
 
 def _is_peak(correlation: Floats) -> Flags:
-    around = sliding_window_view(np.pad(correlation, ABOUT, constant_values=-1.0), 2 * ABOUT + 1).max(axis=1)
+    around = sliding_window_view(
+        np.pad(correlation, SAME_PERIOD_PORTIONS, constant_values=-1.0), 2 * SAME_PERIOD_PORTIONS + 1
+    ).max(axis=1)
     peak: Flags = correlation == around
     return peak
 

@@ -13,20 +13,20 @@ from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.kernels.gap_segmentation import STEPS_APART
-from llmprism_tasks.stages.step_division.kernels.regularity import FEW
-from llmprism_tasks.stages.step_division.periodicity import LAGS, PAIR, TURNS, WHOLE
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
+from llmprism_tasks.stages.step_division.periodicity import AT_LAGS, AT_TURNS, PAIR, WHOLE_PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
 
-CUT_OFF = 1
+CUT_OFF_BURSTS = 1
 """Bursts that a stream may show less than another because the data begin, or end, between the two."""
 
-OVER = 2.0
+SILENT_PERIODS = 2.0
 """Periods of silence after which a stream is not waiting for its next burst any more."""
 
-BUSY = 0.5
+TRAINING_SHARE = 0.5
 """Ratio of the time from one checkpoint to the next in which steps are done: more than half, or few would train so."""
 
-OF_TWO = 1.7
+HALVES_RATIO = 1.7
 """Bursts for each of another stream that lasts as long, from which on they may be the two halves of its period."""
 
 
@@ -61,11 +61,11 @@ def group_periods(
     lasts, seen = pl.col("bursts") * pl.col("period_ns"), pl.lit(until_ns) - first
     paused = (pl.col("mean_period_ns") - pl.col("period_ns")) * pl.col("bursts")
     without_pause = paused < settings.few_quiet_ratio * pl.col("period_ns")
-    at_work = without_pause & (pl.lit(until_ns) - pl.col("last_ns") <= OVER * pl.col("period_ns"))
+    at_work = without_pause & (pl.lit(until_ns) - pl.col("last_ns") <= SILENT_PERIODS * pl.col("period_ns"))
     long = lasts >= settings.least_run_s * NANOSECONDS_PER_SECOND
     goes_on = (lasts >= settings.period_persistence * (last - first)) & (lasts >= settings.least_run * seen)
     periodic = rhythms.filter((goes_on & (at_work | long)).fill_null(value=False))
-    several, few = (periodic.filter((pl.col("bursts") > FEW) == many) for many in (True, False))
+    several, few = (periodic.filter((pl.col("bursts") > FEW_BURSTS) == many) for many in (True, False))
     found = rhythms.select("group", "period_ns").clear()
     for others in (several, several.with_columns(period_ns="mean_period_ns"), few):
         left = others.join(found, on="group", how="anti")
@@ -84,9 +84,9 @@ def _interrupted(rhythms: pl.DataFrame) -> Flags:
     pair, size_class, bursts, period, duration = _columns(
         rhythms, "pair", "size_class", "bursts", "period_ns", "duration_ns"
     )
-    lasts, whole = bursts * period, size_class == WHOLE
+    lasts, whole = bursts * period, size_class == WHOLE_PAIR
     of_pair, pair_lasts = (_largest_of_pair(values, whole, pair) for values in (period, lasts))
-    longer = (pair_lasts - lasts >= OVER * period) | (of_pair >= STEPS_APART)
+    longer = (pair_lasts - lasts >= SILENT_PERIODS * period) | (of_pair >= STEPS_APART)
     interrupted: Flags = (size_class >= 0) & (duration > of_pair) & longer
     return interrupted
 
@@ -102,8 +102,8 @@ def _without_pauses(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataF
     )
     lasts, part = (bursts - 1) * mean, size_class >= 0
     quicker, longest = (_largest_of_pair(values, part, pair) for values in (period, lasts))
-    busy = (size_class == WHOLE) & (duration > BUSY * period)
-    pauses = pl.Series(busy & (OVER * quicker <= period) & (longest + period >= lasts))
+    busy = (size_class == WHOLE_PAIR) & (duration > TRAINING_SHARE * period)
+    pauses = pl.Series(busy & (SILENT_PERIODS * quicker <= period) & (longest + period >= lasts))
     if not pauses.any():
         return rhythms
     slotted = rhythms.with_columns(slot=_slot("period_ns", settings))
@@ -141,10 +141,12 @@ def _of_all_steps(rhythms: pl.DataFrame, endpoints: pl.DataFrame, settings: Rhyt
     others, without = pl.col("times_right") - pl.col("times"), pl.col("lasts_right") - pl.col("lasts")
     longer = pl.col("period_ns") > pl.col("period_ns_right") * (1 + settings.same_period)
     each = (without / others / pl.col("period_ns_right")).log().abs() <= float(np.log1p(settings.same_period))
-    absent = (others > FEW) & (without >= OVER * pl.col("period_ns")) & each
-    now_and_then = (without.abs() < OVER * pl.col("period_ns")) & (pl.col("times_right") < OF_TWO * pl.col("times"))
+    absent = (others > FEW_BURSTS) & (without >= SILENT_PERIODS * pl.col("period_ns")) & each
+    now_and_then = (without.abs() < SILENT_PERIODS * pl.col("period_ns")) & (
+        pl.col("times_right") < HALVES_RATIO * pl.col("times")
+    )
     of_some = alike.join(_throughout(seen, endpoints, settings), on="group").filter(
-        longer, absent | (now_and_then & (others > CUT_OFF))
+        longer, absent | (now_and_then & (others > CUT_OFF_BURSTS))
     )
     return _without(seen, of_some, key).drop("times", "lasts", "slot")
 
@@ -160,7 +162,7 @@ def _without(rhythms: pl.DataFrame, some: pl.DataFrame, key: Sequence[str]) -> p
 
 def _throughout(seen: pl.DataFrame, endpoints: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Return the rhythms that many NICs of a group have for as long as any: `group`, `times`, `period_ns`, `lasts`."""
-    longest = pl.col("lasts") >= pl.col("lasts").max().over("group") - OVER * pl.col("period_ns")
+    longest = pl.col("lasts") >= pl.col("lasts").max().over("group") - SILENT_PERIODS * pl.col("period_ns")
     alike = ends_of(seen.drop_nulls("period_ns").filter(longest), "times", "slot", "period_ns", "lasts")
     return (
         alike.group_by("group", "times", "slot")
@@ -201,11 +203,11 @@ def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSett
     left &= ~often | ~of_pair(~often)
     # Records of one size that the collector merged or split in some steps are not there in all of them; nor is a pair
     # quiet as a whole between steps that became far longer, or were, where its gaps are those of the other steps.
-    complete = bursts + CUT_OFF >= settings.least_whole * _largest_of_pair(bursts, left, pair)
-    compact = complete & ((size_class <= LAGS) | (duration <= settings.compact * period))
+    complete = bursts + CUT_OFF_BURSTS >= settings.least_whole * _largest_of_pair(bursts, left, pair)
+    compact = complete & ((size_class <= AT_LAGS) | (duration <= settings.compact * period))
     left &= compact | ~of_pair(compact)
     left &= ~part | ~of_pair(~part)
-    left &= (size_class != TURNS) | ~of_pair(size_class == WHOLE)
+    left &= (size_class != AT_TURNS) | ~of_pair(size_class == WHOLE_PAIR)
     return kept.filter(pl.Series(left)).drop("usual_mean_ns")
 
 
@@ -228,7 +230,7 @@ def _around(slotted: pl.DataFrame) -> pl.DataFrame:
 
 def _endpoints(rhythms: pl.DataFrame) -> pl.DataFrame:
     """Return how many NICs each group has: `group`, `endpoints`."""
-    pairs = rhythms.filter(pl.col("size_class") == WHOLE)
+    pairs = rhythms.filter(pl.col("size_class") == WHOLE_PAIR)
     return ends_of(pairs).unique().group_by("group").agg(endpoints=pl.len())
 
 
@@ -246,7 +248,7 @@ def _agreed(
 ) -> pl.DataFrame:
     """Return the period of each group whose NICs agree on one: `group`, `period_ns`."""
     slotted = periodic.select("group", *PAIR, "bytes", "period_ns", slot=_slot("period_ns", settings))
-    total = rhythms.filter(pl.col("size_class") == WHOLE).group_by("group").agg(total=pl.col("bytes").sum())
+    total = rhythms.filter(pl.col("size_class") == WHOLE_PAIR).group_by("group").agg(total=pl.col("bytes").sum())
     supporters = _around(ends_of(slotted, "slot").unique()).group_by("group", "slot")
     support = (
         _around(slotted)
@@ -279,7 +281,7 @@ def _explained(
     send.
     """
     size_class, needed = pl.col("size_class"), ["group", "pair", "bytes", "first_ns", "last_ns"]
-    pairs = rhythms.filter(size_class == WHOLE).select(needed).join(around, on="group")
+    pairs = rhythms.filter(size_class == WHOLE_PAIR).select(needed).join(around, on="group")
     repeats = (
         periodic.select("group", "pair", "size_class", "bytes", "period_ns")
         .join(around, on="group")
@@ -291,7 +293,7 @@ def _explained(
             )
         )
     )
-    often = periodic.filter(pl.col("bursts") > FEW).select("group").unique()
+    often = periodic.filter(pl.col("bursts") > FEW_BURSTS).select("group").unique()
     known = pairs.join(repeats, on="pair", how="left").with_columns(pl.col("repeating").fill_null(0))
     rest = known.filter(pl.col("repeating") < pl.col("bytes")).join(often, on="group", how="semi")
     steady = _steady(flows, rest, settings)

@@ -20,10 +20,10 @@ from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups import balance
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Times, Traffic, pausing, pooled
 from llmprism_tasks.stages.step_division.groups.templates import (
-    HALF,
-    LAST,
+    FOREVER,
     NEARLY_ALL,
-    SAME,
+    PRESENT,
+    SAME_TEMPLATE,
     Steps,
     repeated,
     repeated_at,
@@ -32,17 +32,18 @@ from llmprism_tasks.stages.step_division.groups.templates import (
 from llmprism_tasks.stages.step_division.periodicity import answered
 from llmprism_tasks.stages.traffic import nic_pairs
 
-SAMPLE = 32
-"""Pairs of a group that are looked at, as far as `FEWEST` senders have no more: they all tell of the same steps."""
+SAMPLED_PAIRS = 32
+"""Pairs of a group that are looked at, as far as `LEAST_SENDERS` senders have no more: they all tell of the same
+steps."""
 
-FEWEST = 8
+LEAST_SENDERS = 8
 """Senders that are looked at, at least: one or two may be disturbed."""
 
-THROUGHOUT = 0.6
+PRESENT_SHARE = 0.6
 """Ratio of the time that is typical of its group's pairs that a pair must be there for: a copy is not, and says nothing
 of the steps."""
 
-LEAST = 0.001
+LEAST_PAIR_BYTES = 0.001
 """Ratio of the bytes of its group's largest pair that a pair must move to be looked at."""
 
 
@@ -143,9 +144,9 @@ def _looked_at(
     offsets = nic_pairs.starts_of_pairs(flows)
     place = np.searchsorted(flows["pair"].to_numpy()[offsets[:-1]], pairs["pair"].to_numpy())
     begins, ends, sizes = (flows[name].to_numpy() for name in nic_pairs.TIMES)
-    heavy = pl.col("bytes") >= LEAST * pl.col("bytes").max().over("group")
+    heavy = pl.col("bytes") >= LEAST_PAIR_BYTES * pl.col("bytes").max().over("group")
     span = pl.col("last_ns") - pl.col("first_ns")
-    throughout = span >= THROUGHOUT * span.filter(heavy).median().over("group")
+    throughout = span >= PRESENT_SHARE * span.filter(heavy).median().over("group")
     looked_at = pairs.select("pair", "group", "src_addr", "dst_addr", place=place).filter(
         pairs.select(throughout & heavy).to_series()
     )
@@ -245,11 +246,11 @@ class _Sample(NamedTuple):
 def _sample(times: Times, offsets: Integers, group: _Group) -> _Sample | None:
     """Return what is looked at of a group; None if all of it never pauses."""
     senders = int(group.sender.max()) + 1
-    looked_at = min(senders, max(SAMPLE * senders // group.place.size, FEWEST))
+    looked_at = min(senders, max(SAMPLED_PAIRS * senders // group.place.size, LEAST_SENDERS))
     chosen = np.isin(group.sender, np.linspace(0, senders - 1, looked_at).astype(np.int64))
     traffic = pooled(times, offsets, group.place[chosen], group.sender[chosen])
     pauses = pausing(traffic)
-    foreign = np.bincount(traffic.pair, traffic.sizes * pauses) < HALF * np.bincount(traffic.pair, traffic.sizes)
+    foreign = np.bincount(traffic.pair, traffic.sizes * pauses) < PRESENT * np.bincount(traffic.pair, traffic.sizes)
     traffic = traffic.of(pauses)
     return _Sample(traffic, chosen, foreign) if traffic.stream.size else None
 
@@ -294,14 +295,14 @@ def _ended_early(found: Found, times: Times, offsets: Integers, group: _Group, s
     if not sample.foreign.any():
         return found
     ends, until = steps.ends_ns[:-1], steps.until_ns[:-1]
-    edges = np.append(np.stack([ends, 2 * until - ends - 1], axis=1).ravel(), LAST)
+    edges = np.append(np.stack([ends, 2 * until - ends - 1], axis=1).ravel(), FOREVER)
     between = _moved_until(times, offsets, group.place, edges)[:, 1::2] > 0
-    busy = between.mean(axis=1) >= HALF
+    busy = between.mean(axis=1) >= PRESENT
     shift = np.where(
         busy[np.searchsorted(group.pairs["pair"].to_numpy(), found.streams["pair"].to_numpy())], until.size + 1, 0
     )
     return found._replace(
-        until_ns=np.concatenate([found.until_ns, ends, [LAST]]),
+        until_ns=np.concatenate([found.until_ns, ends, [FOREVER]]),
         number=np.concatenate([found.number, found.number]),
         low=found.low + shift,
         high=found.high + shift,
@@ -344,7 +345,7 @@ def _as_steps(steps: Steps, each: Floats, back: Integers, settings: RhythmSettin
     each : shape (pairs, segments), bytes
     back : of each pair, as `balance.answers` returns
     """
-    step = steps.share >= HALF
+    step = steps.share >= PRESENT
     step[-1] &= steps.share[-1] >= settings.least_step  # the rest of it may be still to come
     if balance.are_parts(_by_step(each, np.flatnonzero(step)), back):
         return None
@@ -365,14 +366,14 @@ def _between_empty(
     if not silences.at.size:
         return None
     last_ends = np.append(traffic.latest[silences.at - 1], traffic.latest[-1])
-    until = np.append((last_ends[:-1] + traffic.starts[silences.at]) // 2, LAST)
+    until = np.append((last_ends[:-1] + traffic.starts[silences.at]) // 2, FOREVER)
     each = moved_until(until)
     ends = balance.ends_of_steps(each, back)
     if ends.size < 2:
         return None
     of_steps = _by_step(each, ends)
     in_all = of_steps.sum(axis=0)
-    alike = np.abs(in_all / np.median(in_all) - 1) <= SAME
+    alike = np.abs(in_all / np.median(in_all) - 1) <= SAME_TEMPLATE
     if alike.mean() < NEARLY_ALL:
         return None
     segment = np.arange(until.size)

@@ -14,17 +14,17 @@ import numpy as np
 
 from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
-from llmprism_tasks.stages.step_division.kernels.regularity import FEW
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 
-PLACES = 96
+PLACES_PER_STEP = 96
 """Places of a step, by its bytes, at which silences are looked at: several for each layer that a pass is told by."""
 
-PASS = 0.2
+SHORTEST_PASS = 0.2
 """Ratio of a step that a pass takes at least. Of the bytes, a third are gathered in the forward pass, or a quarter
 where gradients are twice as large. Of the time, it takes a third. So where one silence is longer, or half of the bytes
 are sent in bursts that are larger, one of the passes sends nothing, and nothing is told."""
 
-SURE = 7.0
+SURE_NATS = 7.0
 """Nats by which silences of two lengths must be likelier than silences of one: a thousand times."""
 
 
@@ -45,15 +45,15 @@ def end_of_backward(
     step = np.diff(sent[first])
     alike = np.flatnonzero(np.abs(step - np.median(step)) <= same_bytes * np.median(step))
     length = traffic.starts[silences.at] - traffic.latest[silences.at - 1]
-    if alike.size < FEW or not _throughout(silences.at, length, first, ends, alike):
+    if alike.size < FEW_BURSTS or not _throughout(silences.at, length, first, ends, alike):
         return None
     at = sent[silences.at]
     bursts = np.diff(np.concatenate([[0.0], at, sent[-1:]]))
     burst = _typical(bursts)
-    if burst >= PASS * np.median(step):
+    if burst >= SHORTEST_PASS * np.median(step):
         return None
     begins, count = sent[first][alike, np.newaxis], np.median(np.diff(np.searchsorted(silences.at, first))[alike])
-    places = begins + (np.arange(PLACES) + 0.5) / PLACES * step[alike, np.newaxis]
+    places = begins + (np.arange(PLACES_PER_STEP) + 0.5) / PLACES_PER_STEP * step[alike, np.newaxis]
     profile = np.median(_longest(silences, at, places, burst), axis=0)
     edge = _falls(profile, count, jitter)
     if edge is None:
@@ -66,7 +66,7 @@ def end_of_backward(
         return None
     most = np.where(near, grows, -np.inf)[told].argmax(axis=1)
     ratio = float(np.median(around[told, most]) + edge) % 1.0
-    return ratio if min(ratio, 1 - ratio) >= PASS / 2 else 0.0
+    return ratio if min(ratio, 1 - ratio) >= SHORTEST_PASS / 2 else 0.0
 
 
 def _throughout(at: Integers, length: Integers, first: Integers, ends: Integers, alike: Integers) -> bool:
@@ -75,7 +75,7 @@ def _throughout(at: Integers, length: Integers, first: Integers, ends: Integers,
     longest = np.zeros(ends.size, np.int64)
     np.maximum.at(longest, np.clip(step, 0, None), np.where(step >= 0, length, 0))
     ratio = longest[:-1] / np.diff(ends)
-    return bool(0 < np.median(ratio[alike]) < PASS)
+    return bool(0 < np.median(ratio[alike]) < SHORTEST_PASS)
 
 
 def _typical(bursts: Floats) -> float:
@@ -115,7 +115,7 @@ def _falls(profile: Floats, count: float, jitter: float) -> float | None:
     profile : shape (places,), around the cycle
     count : how many observations it is made of
     """
-    places, least = profile.size, int(np.ceil(PASS * profile.size))
+    places, least = profile.size, int(np.ceil(SHORTEST_PASS * profile.size))
     sums = np.append(0.0, np.cumsum(np.concatenate([profile, profile])))
     edges, lengths = np.arange(places)[:, np.newaxis], np.arange(round(MAJORITY * places), places - least + 1)
     above = sums[edges + places] - sums[edges + places - lengths]
@@ -130,5 +130,5 @@ def _falls(profile: Floats, count: float, jitter: float) -> float | None:
     # Single silences are of any length, as the optimizer's is: they count by how far off they are, not by its square.
     off = sum(float(np.abs(part - np.median(part)).sum()) for part in parts) / places
     alone = float(np.abs(profile - np.median(profile)).mean())
-    sure = count * np.log((alone + np.sqrt(jitter)) / (off + np.sqrt(jitter))) >= SURE
+    sure = count * np.log((alone + np.sqrt(jitter)) / (off + np.sqrt(jitter))) >= SURE_NATS
     return int(edge) / places if sure else None

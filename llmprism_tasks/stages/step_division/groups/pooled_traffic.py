@@ -10,10 +10,10 @@ import numpy as np
 from llmprism_tasks.numerics import grouped_sort, ragged
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 
-BRIEF = 0.25
+BRIEF_PAUSE = 0.25
 """Ratio of the typical pause of a group's pairs below which a pause is none."""
 
-ENDLESS = 10
+LONGEST_BURST_PAUSES = 10
 """Typical pauses of a group's pairs that what one of them sends without a pause may last: gradients and blocks are
 sent between computing, and last about as long as that; through a NIC at an eighth of its rate a few times as long.
 Copies of files go on for tens of seconds."""
@@ -115,12 +115,12 @@ def pausing(traffic: Traffic) -> Flags:
     typical = float(np.median([_of_half(pauses[low:high]) for low, high in pairwise(offsets)]))
     begins = np.zeros(pair.size, np.bool_)
     begins[offsets[:-1]] = True
-    begins[1:] |= pauses[:-1] >= BRIEF * typical
+    begins[1:] |= pauses[:-1] >= BRIEF_PAUSE * typical
     run = np.cumsum(begins) - 1
     first = np.flatnonzero(begins)
     lasts = ends[np.append(first[1:], pair.size) - 1] - starts[first]
     pausing = np.empty(pair.size, np.bool_)
-    pausing[order] = (lasts <= ENDLESS * typical)[run] if typical else True
+    pausing[order] = (lasts <= LONGEST_BURST_PAUSES * typical)[run] if typical else True
     return pausing
 
 

@@ -13,7 +13,7 @@ import polars as pl
 from llmprism_tasks.numerics import grouped_sort, intervals
 from llmprism_tasks.numerics.graphs import RING_PEERS
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages.step_division.periodicity import PAIR, WHOLE
+from llmprism_tasks.stages.step_division.periodicity import PAIR, WHOLE_PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
 
 
@@ -36,7 +36,7 @@ def first_bursts(
     `group`, `pair`, `src_addr`, `dst_addr`, `threshold_ns` (a longer gap ends the burst), `group_period_ns` (at
     least: from the group's first flow to the end of the burst, or from there until now)
     """
-    pairs = rhythms.filter(pl.col("size_class") == WHOLE).select("pair", *PAIR, "group", "first_ns", "bytes")
+    pairs = rhythms.filter(pl.col("size_class") == WHOLE_PAIR).select("pair", *PAIR, "group", "first_ns", "bytes")
     ends = _ends(pairs).group_by("group").agg(endpoints=pl.col("addr").n_unique(), first_ns=pl.col("first_ns").min())
     ring = _rings(_single(flows, pairs, settings, until_ns), settings)
     enough = (

@@ -14,10 +14,10 @@ from __future__ import annotations
 import numpy as np
 
 from llmprism_tasks.numerics.robust import Floats, Integers
-from llmprism_tasks.stages.step_division.groups.balance import MAIN
+from llmprism_tasks.stages.step_division.groups.balance import MAIN_LINK_BYTES
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import moved_before
 
-LATER = 0.05
+MOVED_ENDS_LATENESS = 0.05
 """Logarithm of the time by which the bytes of a step must come later after other ends for those that were found to be
 moved. In the two captures that were looked at (a ring of context, sharded parameters) silences inside a step are 0.06
 to 0.5 below the one between steps, the one beside it 0.03. Where the ends are right, moving them only loses steps where
@@ -50,7 +50,7 @@ def waits(
     wait = typical - (since_ns - starts[0])[:, np.newaxis]
     largest = np.zeros(int(sender.max()) + 1)
     np.maximum.at(largest, sender, in_all)
-    main = in_all >= MAIN * largest[sender]
+    main = in_all >= MAIN_LINK_BYTES * largest[sender]
     latest = np.ones((largest.size, at.size))  # at least a nanosecond, where nothing comes any more
     np.maximum.at(latest, sender[main], wait.T[main])
     longest: Floats = np.log(latest).mean(axis=0)

@@ -24,57 +24,57 @@ from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups import byte_clock, passes, step_ends
 from llmprism_tasks.stages.step_division.groups.accumulation import accumulated
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
-from llmprism_tasks.stages.step_division.kernels.regularity import FEW
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 from llmprism_tasks.stages.step_division.kernels.template_cuts import best_cuts
 
 NEARLY_ALL = 0.75
 """Ratio that stands for nearly all: of the streams alike in a step, of the segments that are steps, of the bytes that
 steps explain. Lost records leave more, foreign traffic and chance less."""
 
-HALF = 0.5
+PRESENT = 0.5
 """Ratio from which on something is there rather than not: a step of which records are lost, a stream that takes part in
 steps, silences inside them."""
 
-CLEAR = 2.0
+CLEAR_SIGMAS = 2.0
 """How many standard deviations of their logarithms the silences between steps must be above those inside them. In
 training whose ranks all synchronise it is 2.1 to 12, least in pipelines with replicas and in rings of context; of
 buckets, micro-batches and several steps together 0 to 2. Seen in the captures that the model was built with."""
 
-LONGER = 0.7
+CLOCKED_CLEAR_SIGMAS = 0.7
 """The same where the byte clock tells the steps, too: optimizer and first layer are computed between them, and bursts
 of micro-batches and layers are nearer to each other. Steps of captured training have 0.9 to 2.3; micro-batches and hops
 of a ring that the byte clock took for steps, since a minute held less than three of these, -0.3 to 0.5."""
 
-ALL = 0.95
+EXPLAINED_BYTES = 0.95
 """Ratio of the bytes that a template must explain to be one of steps where its silences are not clear: layers of a
 sharded model were seen to explain 0.6 to 0.92, its steps 0.96 to 1."""
 
-JITTER = 0.05
+LEAST_VARIANCE = 0.05
 """Least variance of the logarithm of silences: they differ by a fifth whatever causes them."""
 
 SILENCES_PER_STEP = 8
 """Silences for each step that cuts are chosen from, the longest ones."""
 
-ALL_PER_STEP = 32
+CLOCKED_SILENCES_PER_STEP = 32
 """The same where the byte clock tells the steps: a step has fewer layers or micro-batches, and it may begin after none
 of its longest silences."""
 
-LEVELS = 24
+SILENCE_LEVELS = 24
 """Lengths of silences at which segments are looked at for templates, each a few less than the one before."""
 
-PROPOSED = 12
+MOST_TEMPLATES = 12
 """Templates that are tried, those that explain most first."""
 
-STRETCHES = 1024
+MOST_STRETCHES = 1024
 """Stretches of a group's traffic that are asked what is moved in a step."""
 
-TURNS = 2
+REFINEMENTS = 2
 """Times that a template is made better."""
 
-LAST = np.iinfo(np.int64).max
+FOREVER = np.iinfo(np.int64).max
 """Up to when the last segment goes."""
 
-SAME = 0.05
+SAME_TEMPLATE = 0.05
 """Ratio within which two templates are the same, and segments one template's."""
 
 
@@ -88,7 +88,7 @@ class Steps(NamedTuple):
     ends_ns : shape (segments,), the last end in each
     like : shape (segments, streams), whether a stream moved in a segment what it does in the template
     share : shape (segments,), ratio of the template's bytes that were moved, all streams alike
-    clarity : see `CLEAR`; NaN where most segments have no silence inside
+    clarity : see `CLEAR_SIGMAS`; NaN where most segments have no silence inside
     explained : ratio of the streams' bytes that are in steps, all streams alike
     told : whether silences or bytes tell that these are the steps, and not parts of them
     ended : whether the optimizer's silence tells where they end, too
@@ -121,12 +121,14 @@ class Steps(NamedTuple):
     def is_likely(self) -> bool:
         """Say whether most segments are like the template, and explain most of what is sent."""
         whole = self.whole
-        return bool(whole.sum() >= FEW and whole.mean() >= NEARLY_ALL and self.explained >= NEARLY_ALL)
+        return bool(whole.sum() >= FEW_BURSTS and whole.mean() >= NEARLY_ALL and self.explained >= NEARLY_ALL)
 
     def is_clear(self) -> bool:
         """Say whether the template explains all that is sent, and the silences between segments are longer ones, more
         so than with a smaller template: two steps explain all that one does."""
-        return bool(self.explained >= ALL and self.clarity >= max(LONGER, self.clarity_of_parts))
+        return bool(
+            self.explained >= EXPLAINED_BYTES and self.clarity >= max(CLOCKED_CLEAR_SIGMAS, self.clarity_of_parts)
+        )
 
 
 def repeated(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> Steps | None:
@@ -162,18 +164,22 @@ def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings, *, b
     """
     silences = traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
     moved = traffic.moved(np.searchsorted(traffic.starts, ends, side="right"))[1:-1]
-    if silences.at.size < FEW or len(moved) < FEW:
+    if silences.at.size < FEW_BURSTS or len(moved) < FEW_BURSTS:
         return None
     total = traffic.moved(silences.at[:0])[-1]
-    found = _fitted(traffic, silences, total, np.median(np.diff(moved, axis=0), axis=0), settings, ALL_PER_STEP)
+    found = _fitted(
+        traffic, silences, total, np.median(np.diff(moved, axis=0), axis=0), settings, CLOCKED_SILENCES_PER_STEP
+    )
     if found is None or found.explained < NEARLY_ALL or found.whole.sum() < NEARLY_ALL * ends.size:
         return None
-    longest = silences.longest(_count(ALL_PER_STEP, total, found.template))
+    longest = silences.longest(_count(CLOCKED_SILENCES_PER_STEP, total, found.template))
     sender = np.zeros(int(traffic.pair.max()) + 1, np.int64)
     sender[traffic.pair] = traffic.stream
     passed = None
     if by_passes:
-        passed = passes.end_of_backward(traffic, silences, ends, same_bytes=settings.byte_tolerance, jitter=JITTER)
+        passed = passes.end_of_backward(
+            traffic, silences, ends, same_bytes=settings.byte_tolerance, jitter=LEAST_VARIANCE
+        )
     if passed is not None:
         return _ended_at(passed, traffic, longest, ends, found, settings) if passed else None
     records = traffic.pair, traffic.starts, traffic.sizes
@@ -181,14 +187,16 @@ def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings, *, b
     waits = step_ends.waits(records, sender, longest.at, traffic.latest[longest.at - 1], steps)
     cuts, segments = _cut(traffic, longest, waits - np.median(waits), found.template, settings)
     ended = _described(traffic, longest, cuts, total, found.template, segments, settings)
-    if ended.whole.sum() < FEW:
+    if ended.whole.sum() < FEW_BURSTS:
         return None
 
     def waited(moments: Integers) -> float:
         at = np.searchsorted(traffic.starts, moments, side="right")
         return float(np.median(step_ends.waits(records, sender, at, moments, steps)))
 
-    return ended if waited(ended.ends_ns[ended.whole][:-1]) > waited(ends[:-1]) + step_ends.LATER else None
+    return (
+        ended if waited(ended.ends_ns[ended.whole][:-1]) > waited(ends[:-1]) + step_ends.MOVED_ENDS_LATENESS else None
+    )
 
 
 def _ended_at(
@@ -208,14 +216,14 @@ def _ended_at(
     bursts = at.size / (sent[-1] / step)
     cuts, segments = _cut(traffic, silences, -off * bursts, found.template, settings)
     ended = _described(traffic, silences, cuts, total, found.template, segments, settings)
-    return ended if ended.whole.sum() >= FEW else None
+    return ended if ended.whole.sum() >= FEW_BURSTS else None
 
 
 def _shown(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> Steps | None:
     """Return what the smallest template between whose segments the silences stand out makes of a group; where none
     does, what comes again by the byte clock; and where this tells no steps either, the clearest template."""
     silences = traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
-    if silences.at.size < FEW:
+    if silences.at.size < FEW_BURSTS:
         return None
     total = traffic.moved(silences.at[:0])[-1]
     tried = [
@@ -225,17 +233,21 @@ def _shown(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> Ste
     fitted = [one for one in tried if one is not None]
     best = _likeliest([one for one in fitted if one.is_likely()], traffic, silences, settings)
     if best is not None:
-        parts = [one.clarity for one in fitted if one.explained >= ALL and one.template.sum() < best.template.sum()]
+        parts = [
+            one.clarity
+            for one in fitted
+            if one.explained >= EXPLAINED_BYTES and one.template.sum() < best.template.sum()
+        ]
         best = best._replace(clarity_of_parts=float(np.nanmax([-np.inf, *parts])))
-        if not best.told and best.explained >= ALL:
+        if not best.told and best.explained >= EXPLAINED_BYTES:
             best = _of_several(best, traffic, silences, settings) or best
     if not by_bytes or (best is not None and best.told):
         return best
     step = byte_clock.step_bytes(traffic.starts, int(traffic.latest[-1]), traffic.sizes, traffic.pair)
     if step is not None:
         template = _moved_in(step, traffic.moved(np.arange(1, traffic.stream.size)))
-        found = _fitted(traffic, silences, total, template, settings, ALL_PER_STEP)
-        if found is not None and found.explained >= settings.least_explained and found.clarity >= LONGER:
+        found = _fitted(traffic, silences, total, template, settings, CLOCKED_SILENCES_PER_STEP)
+        if found is not None and found.explained >= settings.least_explained and found.clarity >= CLOCKED_CLEAR_SIGMAS:
             return found._replace(told=True)
     return best
 
@@ -247,7 +259,7 @@ def _of_several(micro: Steps, traffic: Traffic, silences: Silences, settings: Rh
     What is not seen to have a forward and a backward pass may be a part of a micro-batch, as layers are, and the
     silence any that comes once: then others say where steps end.
     """
-    told = accumulated(traffic, silences, micro.until_ns, micro.whole, clear=CLEAR, jitter=JITTER)
+    told = accumulated(traffic, silences, micro.until_ns, micro.whole, clear=CLEAR_SIGMAS, jitter=LEAST_VARIANCE)
     if told is None:
         return None
     begins = np.append(traffic.starts[0] - 1, micro.ends_ns[:-1])[told.first]
@@ -266,7 +278,7 @@ def _moved_in(step: float, moved: Floats) -> Floats:
     """
     sent = moved.sum(axis=1)
     begins = np.flatnonzero(sent <= sent[-1] - step)
-    begins = begins[np.linspace(0, begins.size - 1, min(begins.size, STRETCHES)).astype(np.int64)]
+    begins = begins[np.linspace(0, begins.size - 1, min(begins.size, MOST_STRETCHES)).astype(np.int64)]
     typical: Floats = np.median(moved[np.searchsorted(sent, sent[begins] + step)] - moved[begins], axis=0)
     return typical
 
@@ -274,7 +286,7 @@ def _moved_in(step: float, moved: Floats) -> Floats:
 def _shows_passes(steps: Steps, traffic: Traffic, silences: Silences, settings: RhythmSettings) -> bool:
     """Say whether silences show a forward and a backward pass in steps, or in what was taken for them."""
     ends = steps.ends_ns[steps.whole]
-    known = {"same_bytes": settings.byte_tolerance, "jitter": JITTER}
+    known = {"same_bytes": settings.byte_tolerance, "jitter": LEAST_VARIANCE}
     return passes.end_of_backward(traffic, silences, ends, **known) is not None
 
 
@@ -288,13 +300,13 @@ def _likeliest(tried: list[Steps], traffic: Traffic, silences: Silences, setting
 
     tried = sorted(tried, key=lambda one: one.template.sum())
     single = max((one.explained for one in tried if np.isnan(one.clarity)), default=0.0)
-    more = single * (1 + SAME)
+    more = single * (1 + SAME_TEMPLATE)
     known = [
         one
         for one in tried
         if one.clarity >= 0 and (one.explained > more or _shows_passes(one, traffic, silences, settings))
     ]
-    clear = next((one for one in known if one.clarity >= CLEAR and one.explained > more), None)
+    clear = next((one for one in known if one.clarity >= CLEAR_SIGMAS and one.explained > more), None)
     return clear._replace(told=True) if clear else max(known, key=lambda one: one.clarity, default=None)
 
 
@@ -303,11 +315,11 @@ def _proposed(traffic: Traffic, silences: Silences) -> list[Floats]:
     make up most of all bytes."""
     moved = traffic.moved(silences.at)
     longest, found = np.argsort(-silences.length, kind="stable"), []
-    for count in np.unique(np.geomspace(FEW, silences.at.size, LEVELS).astype(np.int64)):
+    for count in np.unique(np.geomspace(FEW_BURSTS, silences.at.size, SILENCE_LEVELS).astype(np.int64)):
         cuts = np.concatenate([[0], np.sort(longest[:count]) + 1, [len(moved) - 1]])
         segments = np.diff(moved[cuts], axis=0)
         in_all = segments.sum(axis=1)
-        size = np.floor(np.log(in_all) / SAME)
+        size = np.floor(np.log(in_all) / SAME_TEMPLATE)
         carried = {one: in_all[np.abs(size - one) <= 1].sum() for one in np.unique(size)}
         one = max(carried, key=lambda one: carried[one])
         if np.count_nonzero(alike := np.abs(size - one) <= 1) >= 2:
@@ -319,22 +331,22 @@ def _unlike(templates: list[Floats]) -> list[Floats]:
     """Return the first of templates that are the same, and no more than are tried."""
     kept: list[Floats] = []
     for template in templates:
-        if template.any() and all(abs(np.log(template.sum() / other.sum())) > SAME for other in kept):
+        if template.any() and all(abs(np.log(template.sum() / other.sum())) > SAME_TEMPLATE for other in kept):
             kept.append(template)
-    return kept[:PROPOSED]
+    return kept[:MOST_TEMPLATES]
 
 
 def _fitted(
     traffic: Traffic, silences: Silences, total: Floats, template: Floats, settings: RhythmSettings, per_step: int
 ) -> Steps | None:
     """Return what a template makes of a group, the segments of which have made it better; None where there are none."""
-    for _ in range(TURNS):
+    for _ in range(REFINEMENTS):
         if not template.any():
             return None
         longest = silences.longest(_count(per_step, total, template))
         cuts, segments = _cut(traffic, longest, longest.length, template, settings)
         whole = _like(segments, template, settings)[:, template > 0].mean(axis=1) >= NEARLY_ALL
-        if whole.sum() < FEW:
+        if whole.sum() < FEW_BURSTS:
             return None
         template = np.median(segments[whole], axis=0)
     return _described(traffic, longest, cuts, total, template, segments, settings)
@@ -386,11 +398,11 @@ def _described(
     inner[at] = False
     between, inside = silences.length[at], silences.length[inner]
     clarity = np.nan
-    if inside.size >= HALF * between.size > 0:
-        clarity = float((between.mean() - inside.mean()) / np.sqrt(between.var() + inside.var() + JITTER))
+    if inside.size >= PRESENT * between.size > 0:
+        clarity = float((between.mean() - inside.mean()) / np.sqrt(between.var() + inside.var() + LEAST_VARIANCE))
     begins = silences.at[at]
     ends = np.append(traffic.latest[begins - 1], traffic.latest[-1])
-    until = np.append((ends[:-1] + traffic.starts[begins]) // 2, LAST)
+    until = np.append((ends[:-1] + traffic.starts[begins]) // 2, FOREVER)
     whole = (like.mean(axis=1) >= NEARLY_ALL).sum()
     explained = float((np.minimum(whole * template, total) / total).mean())
     return Steps(template, until, ends, like, share, clarity, explained)
@@ -399,6 +411,6 @@ def _described(
 def takes_part(segments: Floats) -> Flags:
     """Say which pairs move in most segments about what they typically do: shape (segments, pairs) -> (pairs,)."""
     typical = np.median(segments, axis=0)
-    there = (segments >= HALF * typical) & (segments <= typical / HALF)
-    part: Flags = (typical > 0) & (there.mean(axis=0) > HALF)
+    there = (segments >= PRESENT * typical) & (segments <= typical / PRESENT)
+    part: Flags = (typical > 0) & (there.mean(axis=0) > PRESENT)
     return part

@@ -15,31 +15,31 @@ import numpy as np
 from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import median, quantile
-from llmprism_tasks.stages.step_division.kernels.gap_segmentation import NEGLIGIBLE
-from llmprism_tasks.stages.step_division.kernels.regularity import FEW, Rhythms, rhythm
+from llmprism_tasks.stages.step_division.kernels.gap_segmentation import NEGLIGIBLE_BURST
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS, Rhythms, rhythm
 
-CELLS = 2048
+MOST_CELLS = 2048
 """Places among a series' bytes at which it is compared with itself, at most: one and a half for a layer of forty, in
 thirty steps."""
 
 CELLS_PER_CHUNK = 4
 """Places for each chunk of a shorter series, so that a lag is known to a fraction of a chunk."""
 
-DIP = 0.4
+RECURRENCE_DIP = 0.4
 """Difference at a lag over the mean difference at shorter ones, below which the series comes again. In training it is
 0.02 to 0.2, lost records included; of series that do not repeat it is 0.7 and more."""
 
 LEAST_PERIODS = 3
 """How often a series must come again."""
 
-ALONG = 0.05
+SILENCE_RATIO = 0.05
 """Ratio of the mean time from chunk to chunk below which a silence is none: queue pairs of one collective do not begin
 at once."""
 
-BESIDE = 4
+NEIGHBOUR_CHUNKS = 4
 """Chunks on either side that say what is sent before and after a place."""
 
-NEAR = 1 / 24
+MEETING_TOLERANCE = 1 / 24
 """Ratio of a period's bytes within which steps meet about the place where they meet on average: a layer or two."""
 
 
@@ -96,7 +96,7 @@ def _chunks(
 @subroutine
 def _joined(first: Integers, carried: Floats, gaps: Floats, count: int) -> int:
     """Join negligible chunks with the next, the silences before both added up, and return how many are left."""
-    least, left = NEGLIGIBLE * quantile(carried[:count].copy(), count, 0.75), 0
+    least, left = NEGLIGIBLE_BURST * quantile(carried[:count].copy(), count, 0.75), 0
     early, silence = 0.0, 0.0
     begin = first[0]
     for j in range(count):
@@ -124,7 +124,7 @@ def _lag(look: Floats, cells: int) -> tuple[float, float]:
         apart /= cells - lag
         total += apart
         difference[lag] = apart * lag / total if total > 0 else 1.0
-        if difference[lag] < DIP:
+        if difference[lag] < RECURRENCE_DIP:
             within = True
             if best == 0 or difference[lag] < difference[best]:
                 best = lag
@@ -152,7 +152,7 @@ def _lag(look: Floats, cells: int) -> tuple[float, float]:
 @subroutine
 def _contrast(levels: Floats, silences: Floats, count: int, at: int) -> float:
     """Return how much larger the chunks before a place are than those after it, and how long the silence there is."""
-    low, high = max(at - BESIDE, 0), min(at + BESIDE, count)
+    low, high = max(at - NEIGHBOUR_CHUNKS, 0), min(at + NEIGHBOUR_CHUNKS, count)
     before, after = 0.0, 0.0
     for j in range(low, at):
         before += levels[j] / (at - low)
@@ -164,7 +164,7 @@ def _contrast(levels: Floats, silences: Floats, count: int, at: int) -> float:
 @subroutine
 def _meeting(moved: Floats, levels: Floats, silences: Floats, count: int, each: float, begins: Integers) -> int:
     """Write the chunks that steps begin with, the first of all among them, and return how many there are."""
-    bins = int(1 / NEAR)
+    bins = int(1 / MEETING_TOLERANCE)
     scores, held = np.zeros(bins), np.zeros(bins)
     contrast = np.zeros(count)
     for j in range(1, count):
@@ -186,10 +186,10 @@ def _meeting(moved: Floats, levels: Floats, silences: Floats, count: int, each: 
             best = k
     begins[0], bursts = 0, 1
     target = (best + 0.5) / bins * each
-    while target < moved[count - 1] + each * NEAR:
+    while target < moved[count - 1] + each * MEETING_TOLERANCE:
         place = -1
         for j in range(1, count):
-            if abs(moved[j] - target) <= NEAR * each and (place < 0 or contrast[j] > contrast[place]):
+            if abs(moved[j] - target) <= MEETING_TOLERANCE * each and (place < 0 or contrast[j] > contrast[place]):
                 place = j
         if place < 0:
             target += each
@@ -217,15 +217,15 @@ def _repeating_bytes(
     for s in range(series):
         low, high = offsets[s], offsets[s + 1]
         size = high - low
-        if size <= LEAST_PERIODS * FEW:
+        if size <= LEAST_PERIODS * FEW_BURSTS:
             continue
         first, carried, gaps = np.empty(size, np.int64), np.empty(size), np.empty(size)
         own_starts, own_ends, own_sizes = starts[low:high], ends[low:high], sizes[low:high]
         count = _chunks(own_starts, own_ends, own_sizes, 0.0, first, carried, gaps)
-        along = ALONG * (own_starts[size - 1] - own_starts[0]) / count
+        along = SILENCE_RATIO * (own_starts[size - 1] - own_starts[0]) / count
         count = _chunks(own_starts, own_ends, own_sizes, along, first, carried, gaps)
         count = _joined(first, carried, gaps, count)
-        if count <= LEAST_PERIODS * FEW:
+        if count <= LEAST_PERIODS * FEW_BURSTS:
             continue
         moved, levels, silences = np.zeros(count + 1), np.empty(count), np.empty(count)
         for j in range(count):
@@ -235,7 +235,7 @@ def _repeating_bytes(
         silences[0] = usual
         for j in range(count):
             silences[j] -= usual
-        cells = min(CELLS, CELLS_PER_CHUNK * count)
+        cells = min(MOST_CELLS, CELLS_PER_CHUNK * count)
         look, j = np.empty((2, cells)), 0
         for cell in range(cells):
             at = (cell + 0.5) / cells * moved[count]
@@ -247,7 +247,7 @@ def _repeating_bytes(
             continue
         begins = np.empty(count + 1, np.int64)
         bursts = _meeting(moved, levels, silences, count, lag / cells * moved[count], begins)
-        if bursts <= FEW:
+        if bursts <= FEW_BURSTS:
             continue
         begins[bursts] = count
         firsts, lasts, total = np.empty(bursts), np.zeros(bursts), np.zeros(bursts)

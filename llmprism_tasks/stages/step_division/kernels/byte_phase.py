@@ -15,26 +15,26 @@ import numpy as np
 from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import median, sort
-from llmprism_tasks.stages.step_division.kernels.regularity import FEW, Rhythms, rhythm
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS, Rhythms, rhythm
 
 SAME_PLACE = 0.05
 """Ratio of a period's bytes within which two silences are at the same place: a lost record moves it by as much as it
 held, one of twenty and more."""
 
-AGREED = 0.7
+AGREEING_PERIODS = 0.7
 """Ratio of the periods that must move as many bytes, have their longest silence at the same place, and end with the
 same tensor. By chance as many silences are there as `SAME_PLACE` holds, a tenth; in captured jobs that send throughout
 the step, whose ranks pause for a moment now and then, four fifths."""
 
-SELDOM = 3
+RARE_TRANSFERS = 3
 """How many transfers of one size a period may have, so that it can end with one of them. What is sent in each layer
 comes more often; after it a step is quiet where the forward pass ends, too, or between two layers."""
 
-EXACT = 0.005
+EXACT_BYTES = 0.005
 """Ratio of a period's bytes by which neighbouring periods differ at most where no record is lost: headers, and what is
 sent again."""
 
-NEIGHBOURS = 4
+NEIGHBOUR_PERIODS = 4
 """Periods on either side that say how many bytes had been moved when one began."""
 
 
@@ -162,21 +162,21 @@ def _settle(before: Floats, gaps: Floats, begins: Integers, bursts: int, each: f
     near a place that is counted from it. From one step to the next it is always the same bytes, but for lost records;
     where these are many, a burst is as far from where it should be as its neighbours, and stays.
     """
-    moved, room = np.zeros(bursts), np.empty(2 * NEIGHBOURS + 1)
+    moved, room = np.zeros(bursts), np.empty(2 * NEIGHBOUR_PERIODS + 1)
     for k in range(2, bursts):
         periods = (before[begins[k]] - before[begins[k - 1]]) / each
         moved[k] = moved[k - 1] + periods - np.floor(periods + 0.5)
     for k in range(1, bursts):
-        low, high = max(k - NEIGHBOURS, 1), min(k + NEIGHBOURS + 1, bursts)
+        low, high = max(k - NEIGHBOUR_PERIODS, 1), min(k + NEIGHBOUR_PERIODS + 1, bursts)
         for other in range(low, high):
             room[other - low] = moved[other]
         off = moved[k] - median(room, high - low)
-        if abs(off) <= EXACT:
+        if abs(off) <= EXACT_BYTES:
             continue
         there, best = before[begins[k]] - off * each, -1
         end = begins[k + 1] if k + 1 < bursts else before.size
         for i in range(begins[k - 1] + 1, end):
-            if abs(before[i] - there) <= EXACT * each and (best < 0 or gaps[i] > gaps[best]):
+            if abs(before[i] - there) <= EXACT_BYTES * each and (best < 0 or gaps[i] > gaps[best]):
                 best = i
         if best >= 0:
             begins[k] = best
@@ -202,7 +202,7 @@ def _closed(ends: Integers, sizes: Integers, begins: Integers, bursts: int, same
         alike += abs(closing[burst] / usual - 1) <= same_size
     for i in range(sizes.size):
         others += abs(sizes[i] / usual - 1) <= same_size
-    return bool(alike >= AGREED * (bursts - 1) and others <= SELDOM * bursts)
+    return bool(alike >= AGREEING_PERIODS * (bursts - 1) and others <= RARE_TRANSFERS * bursts)
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, INT64S, FLOAT64, FLOAT64, FLOAT64, FLOAT64)
@@ -229,18 +229,20 @@ def _quiet_places(
             if marked[low + i]:
                 marks[count] = i
                 count += 1
-        if count <= FEW:
+        if count <= FEW_BURSTS:
             continue
         _laid_out(starts, ends, sizes, low, low + total, before, gaps)
         each, whole = _places(before, gaps, marks, count, byte_tolerance, places)
-        if whole <= FEW or whole < AGREED * (count - 1):  # the size comes several times a period
+        if whole <= FEW_BURSTS or whole < AGREEING_PERIODS * (count - 1):  # the size comes several times a period
             continue
         place, agreed = _agreed(places, whole)
-        if agreed < AGREED or min(place, 1.0 - place) <= SAME_PLACE:
+        if agreed < AGREEING_PERIODS or min(place, 1.0 - place) <= SAME_PLACE:
             continue
         bursts = _cut(before, gaps, marks, count, each, place, begins)
         _settle(before, gaps, begins, bursts, each)
-        if bursts <= FEW or not _closed(ends[low : low + total], sizes[low : low + total], begins, bursts, same_size):
+        if bursts <= FEW_BURSTS or not _closed(
+            ends[low : low + total], sizes[low : low + total], begins, bursts, same_size
+        ):
             continue
         begins[bursts] = total
         firsts, lasts, carried, silent = np.empty(bursts), np.zeros(bursts), np.zeros(bursts), np.empty(bursts)

@@ -11,7 +11,7 @@ from llmprism_tasks.numerics.jit import FLOAT64S, INT64S, kernel
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import median
 
-TURN = 2 * math.pi
+FULL_TURN = 2 * math.pi
 
 
 def typical_phases(
@@ -49,9 +49,9 @@ def _typical_phases(
             near = nearest(leading, led[group], led[group + 1], times[i])
             paces[i] = pace[near]
             phases[i] = (times[i] - leading[near]) / paces[i]
-            sine += math.sin(TURN * phases[i])
-            cosine += math.cos(TURN * phases[i])
-        centre = math.atan2(sine / count, cosine / count) / TURN
+            sine += math.sin(FULL_TURN * phases[i])
+            cosine += math.cos(FULL_TURN * phases[i])
+        centre = math.atan2(sine / count, cosine / count) / FULL_TURN
         for i in range(count):
             off = phases[low + i] - centre
             room[i] = off - round(off)

@@ -13,15 +13,15 @@ import numpy as np
 from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import median
-from llmprism_tasks.stages.step_division.kernels.regularity import UNEVEN, Rhythms, rhythm
+from llmprism_tasks.stages.step_division.kernels.regularity import UNEVEN_PERIODS, Rhythms, rhythm
 
-CLOSE = 0.5
+CLOSE_TRANSFERS = 0.5
 """Ratio of the time between a direction's transfers within which one of the other direction goes with it."""
 
-RETURNED = 0.02
+RETURNED_TOLERANCE = 0.02
 """Ratio within which a burst's bytes come back: a gradient has its activation's size, headers change it by less."""
 
-MOST = 0.9
+RETURNING_BURSTS = 0.9
 """Ratio of the bursts of which everything comes back for messages to count instead of bytes."""
 
 
@@ -101,7 +101,7 @@ def _close(times: Floats, own: Integers, owns: int) -> float:
     between = np.empty(owns)
     for i in range(owns - 1):
         between[i] = times[own[i + 1]] - times[own[i]]
-    return CLOSE * median(between, owns - 1)
+    return CLOSE_TRANSFERS * median(between, owns - 1)
 
 
 @subroutine
@@ -187,8 +187,8 @@ def _returns(
     returned = 0
     for burst in range(1, count - 1):
         one, other = there[burst], carried[burst] - there[burst]
-        returned += abs(one - other) <= RETURNED * max(one, other)
-    return bool(count > 2 and returned >= MOST * (count - 2))
+        returned += abs(one - other) <= RETURNED_TOLERANCE * max(one, other)
+    return bool(count > 2 and returned >= RETURNING_BURSTS * (count - 2))
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, INT64S, FLOAT64, FLOAT64, FLOAT64)
@@ -237,7 +237,7 @@ def _reversal_bursts(
                 for i in range(messages):
                     carried[bursts[i]] += 1.0
             period, mean, duration = rhythm(
-                firsts_ns, lasts_ns, carried, last + 1, each, byte_tolerance, pace_tolerance, UNEVEN, few_ratio
+                firsts_ns, lasts_ns, carried, last + 1, each, byte_tolerance, pace_tolerance, UNEVEN_PERIODS, few_ratio
             )
             if np.isnan(period) or (counts[s] and duration >= durations[s]):
                 continue

@@ -17,20 +17,20 @@ from llmprism_tasks.numerics.jit import BOOLEANS, FLOAT64, FLOAT64S, INT64, INT6
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.numerics.sorting import median, quantile
 from llmprism_tasks.stages.step_division.kernels.gap_thresholds import MOST_CANDIDATES, long_gaps, ways_to_cut
-from llmprism_tasks.stages.step_division.kernels.regularity import FEW, Rhythms, rhythm
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS, Rhythms, rhythm
 
-NEGLIGIBLE = 0.1
+NEGLIGIBLE_BURST = 0.1
 """Ratio of a large burst's bytes below which a burst is only the next one's beginning: a rank that comes early to a
 collective pushes a few megabytes, stalls until the last one comes, and leaves a record of its own. The smallest part of
 a step that counts, a gather beside its reduce-scatter, has a third of the bytes."""
 
-NESTED = 0.7
+NESTED_BURSTS_SHARE = 0.7
 """Ratio of the time that bursts must go on for to be steps between checkpoints rather than the buckets of a step: those
 are reduced in the backward pass, two thirds of it at most. Bursts of single transfers may be the layers of a step. It
 is asked whichever of the two ways of cutting is the clearer; if that is the shorter one, more than a few of the longer
 bursts must lie inside, and typically be of several of the others."""
 
-SURELY = 1 + 1e-9
+ROUNDING = 1 + 1e-9
 """Times the least that counts from which on no rounding makes a burst negligible."""
 
 STEPS_APART = 1e9
@@ -133,10 +133,10 @@ def _with_next(carried: Floats, count: int, joined: Integers) -> int:
     for i in range(count):
         joined[i] = i
         smallest, largest = min(smallest, carried[i]), max(largest, carried[i])
-    if smallest > NEGLIGIBLE * SURELY * largest:
+    if smallest > NEGLIGIBLE_BURST * ROUNDING * largest:
         return count
     room, number = carried[:count].copy(), 0
-    least = NEGLIGIBLE * quantile(room, count, 0.75)  # half of the bursts may be early records
+    least = NEGLIGIBLE_BURST * quantile(room, count, 0.75)  # half of the bursts may be early records
     for burst in range(count):
         if burst and carried[burst - 1] >= least:
             number += 1
@@ -295,13 +295,15 @@ def _better(
     pauses.
     """
     same = abs(way.period - best.period) <= pace_tolerance * best.period
-    if same and way.steady - best.steady >= (FEW + 1) * way.period:
+    if same and way.steady - best.steady >= (FEW_BURSTS + 1) * way.period:
         return True
-    if way.period < NESTED * best.period and (way.covered >= NESTED or way.period >= STEPS_APART):
-        alike = way.covered >= NESTED and not answered and 2 * way.unlike < best.bursts
+    if way.period < NESTED_BURSTS_SHARE * best.period and (
+        way.covered >= NESTED_BURSTS_SHARE or way.period >= STEPS_APART
+    ):
+        alike = way.covered >= NESTED_BURSTS_SHARE and not answered and 2 * way.unlike < best.bursts
         return alike or _composite(starts, ends, sizes, way.threshold, numbers)
-    inside = way.duration >= best.period and way.bursts - 2 > FEW
-    if inside and best.period < NESTED * way.period and best.covered < NESTED:
+    inside = way.duration >= best.period and way.bursts - 2 > FEW_BURSTS
+    if inside and best.period < NESTED_BURSTS_SHARE * way.period and best.covered < NESTED_BURSTS_SHARE:
         return best.period < STEPS_APART or not _composite(starts, ends, sizes, best.threshold, numbers)
     return False
 

@@ -7,7 +7,7 @@ import numpy as np
 from llmprism_tasks.numerics.jit import subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import sort
-from llmprism_tasks.stages.step_division.kernels.regularity import FEW
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 
 MOST_CANDIDATES = 24
 """Ways of cutting looked at in one series, the clearest first; a series of steps has a handful."""
@@ -97,7 +97,7 @@ def ways_to_cut(
     ways = 0
     for i in range(min(clear, MOST_CANDIDATES)):
         way = order[i]
-        if -falling[i] >= (clearest_ratio if ranks[way] >= FEW - 1 else few_ratio):
+        if -falling[i] >= (clearest_ratio if ranks[way] >= FEW_BURSTS - 1 else few_ratio):
             thresholds[ways], clarities[ways] = np.sqrt(longer[way] * shorter[way]), -falling[i]
             ways += 1
     if not others:  # perhaps no gap stands out because every transfer is a burst of its own

@@ -7,17 +7,17 @@ import numpy as np
 from llmprism_tasks.numerics.jit import BOOLEAN, FLOAT64, INT64, INT64S, array, kernel
 from llmprism_tasks.numerics.robust import Flags, Integers
 
-AGAIN = 3
+RECURRING_SILENCES = 3
 """Silences that last alike from which on they are pauses, as for checkpoints."""
 
-ALIKE = 0.25
+ALIKE_SILENCES = 0.25
 """Ratio by which they may differ: the same data are written each time, and parts of time are coarse."""
 
-TOO_LONG = 2
+LONGEST_PAUSE = 2
 """Times the shortest long silence from which on one is no pause where nothing else can tell: a job that crashes again
 and again takes longer to come back than to save, and to be told of a checkpoint that was none is worse than not."""
 
-FAR_MORE = 2
+ONE_WAY_EXCESS = 2
 """Times what goes one way at other times: what is on its way at the edge of a part, and a pipeline's first messages."""
 
 
@@ -87,7 +87,7 @@ def begins_anew(table: Integers, one_way: Integers, groups: Integers, replicated
     one_way : shape (groups, parts): bytes that go one way in each part
     groups : shape (rows,): the group whose traffic tells of a row
     replicated : shape (groups,): whether there are replicas that weights would be seen to go to; of others nobody can
-        tell, and they are thought to begin anew after `TOO_LONG` silences
+        tell, and they are thought to begin anew after `LONGEST_PAUSE` silences
 
     Returns
     -------
@@ -107,8 +107,8 @@ def begins_anew(table: Integers, one_way: Integers, groups: Integers, replicated
     seen = np.zeros(one_way.shape, np.bool_)
     np.logical_or.at(seen, groups, table >= 0)
     other = np.where(seen & ~soon, one_way, -1).max(axis=1, keepdims=True, initial=-1)
-    weights = ((other >= 0) & (peak > FAR_MORE * other))[groups]
-    begins: Flags = resumes & (weights | (~replicated[groups, np.newaxis] & (silent >= TOO_LONG * least)))
+    weights = ((other >= 0) & (peak > ONE_WAY_EXCESS * other))[groups]
+    begins: Flags = resumes & (weights | (~replicated[groups, np.newaxis] & (silent >= LONGEST_PAUSE * least)))
     return begins
 
 
@@ -171,12 +171,12 @@ def _last_long_silence(
                 all_time += time[other]
                 if silence[other] <= silence[i] / ratio:
                     usual += time[other]
-                no_longer = under_way or silence[other] <= (1 + ALIKE) * silence[i]
-                like = no_longer and silence[i] <= (1 + ALIKE) * silence[other]
+                no_longer = under_way or silence[other] <= (1 + ALIKE_SILENCES) * silence[i]
+                like = no_longer and silence[i] <= (1 + ALIKE_SILENCES) * silence[other]
                 alike += like and not (anew.size > 0 and anew[row, parts[other]])
             if usual < least or usual < (all_time - time[i]) / 2:
                 continue
-            if alike >= AGAIN and not starts:
+            if alike >= RECURRING_SILENCES and not starts:
                 paused[row] = True
             else:
                 found[row] = parts[i]

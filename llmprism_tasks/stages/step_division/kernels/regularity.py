@@ -11,23 +11,24 @@ from llmprism_tasks.numerics.jit import subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import median
 
-FEW = 3
+FEW_BURSTS = 3
 """Bursts that are too few for a median: of four, two lie inside, whole, and their difference can be looked at."""
 
 
-MANY = 8
+MANY_BURSTS = 8
 """Whole bursts from which on their bytes alone can tell that they are steps: chance makes so many alike in no pair of
 the captures and simulated platforms that does not train."""
 
-EXACT = 0.9
-"""Ratio of many bursts that must carry equal bytes for their pace to be free within `UNEVEN`: loss changes some."""
+EXACT_BURSTS = 0.9
+"""Ratio of many bursts that must carry equal bytes for their pace to be free within `UNEVEN_PERIODS`: loss changes
+some."""
 
-UNEVEN = 0.4
+UNEVEN_PERIODS = 0.4
 """Relative difference that neighbouring periods may typically have where the bytes alone tell. Samples whose lengths
 vary log-normally with a sigma of 0.35 make it 0.33; what comes at times anywhere between a fifth and nearly twice of
 the mean makes it 0.41 to 0.47, and what comes at random times 1.1."""
 
-SURELY = 1 - 1e-9
+ROUNDING = 1 - 1e-9
 """Times a tolerance within which no rounding takes a difference beyond it."""
 
 
@@ -62,7 +63,7 @@ def _steady(values: Floats, low: int, high: int, tolerance: float) -> bool:
     least, most = values[low], values[low]
     for i in range(low, high):
         least, most = min(least, values[i]), max(most, values[i])
-    if least > 0 and most - least <= SURELY * tolerance * least:
+    if least > 0 and most - least <= ROUNDING * tolerance * least:
         return True
     room, changes, within = values[low:high].copy(), count - 1, 0
     middle = median(room, count)
@@ -88,13 +89,13 @@ def _alike(values: Floats, count: int, tolerance: float) -> bool:
 def _exact(values: Floats, low: int, high: int, tolerance: float, clear: bool) -> bool:
     """Whether there are many values, or clear ones, and nearly all of them are within a tolerance of their median."""
     count = high - low
-    if count < MANY and not clear:
+    if count < MANY_BURSTS and not clear:
         return False
     room, within = values[low:high].copy(), 0
     middle = median(room, count)
     for i in range(low, high):
         within += abs(values[i] - middle) <= tolerance * middle
-    return bool(within >= EXACT * count)
+    return bool(within >= EXACT_BURSTS * count)
 
 
 @subroutine
@@ -125,7 +126,7 @@ def rhythm(
     pace, periods = np.empty(count), count - 1
     for i in range(periods):
         pace[i] = burst_ends[i + 1] - burst_ends[i]
-    if count > FEW:
+    if count > FEW_BURSTS:
         periodic = _steady(burst_bytes, 1, periods, byte_tolerance) and (
             _steady(pace, 0, periods, pace_tolerance)
             or (

@@ -12,15 +12,15 @@ import numpy as np
 from llmprism_tasks.numerics.jit import FLOAT64, FLOAT64S, array, kernel
 from llmprism_tasks.numerics.robust import Floats, Integers
 
-SILENCE = 0.15
+SILENCE_WORTH = 0.15
 """What a cut is worth for each e-fold of its silence, in segments that are like the template: a silence a hundred times
 as long is not worth a segment, but decides between two cuts that both make one."""
 
-UNLIKE = 0.5
+UNLIKE_COST = 0.5
 """What a segment costs that is unlike the template, in segments that are: two cuts in the wrong place are not worth
 it."""
 
-LONGEST = 1.6
+LONGEST_SEGMENT = 1.6
 """Times the template's bytes that a segment may carry: less than two of them, so that none is passed over."""
 
 
@@ -49,16 +49,16 @@ def _best_cuts(moved: Floats, silences: Floats, tolerance: float, most: float) -
     best[0] = 0.0
     for j in range(1, places):
         i = j - 1
-        while i >= 0 and (i == j - 1 or progress[j] - progress[i] <= LONGEST):
+        while i >= 0 and (i == j - 1 or progress[j] - progress[i] <= LONGEST_SEGMENT):
             unlike = 0.0
             for s in range(streams):
                 unlike += min(abs(moved[j, s] - moved[i, s] - 1.0) / tolerance, 1.0)
             unlike /= streams
-            value = best[i] + (1.0 - unlike if unlike <= most else -UNLIKE)
+            value = best[i] + (1.0 - unlike if unlike <= most else -UNLIKE_COST)
             if value > best[j]:
                 best[j], back[j] = value, i
             i -= 1
-        best[j] += SILENCE * silences[j]
+        best[j] += SILENCE_WORTH * silences[j]
     count, place = 0, places - 1
     while place >= 0:
         count, place = count + 1, back[place]

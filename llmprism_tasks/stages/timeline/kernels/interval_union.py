@@ -15,7 +15,7 @@ from llmprism_tasks.numerics.sorting import sort_by
 
 Bits = npt.NDArray[np.int32]
 
-NOBODY = -1
+NO_SEGMENT = -1
 """In the place of a segment that is not known."""
 
 
@@ -45,7 +45,7 @@ class Intervals(NamedTuple):
     offsets : shape (segments + 1,): segment i holds the rows `offsets[i]` to `offsets[i + 1]`
     starts, ends : ns, shape (n,)
     bits : shape (n,), what each of them is
-    peers : shape (n,), the segment of the other end, or `NOBODY`
+    peers : shape (n,), the segment of the other end, or `NO_SEGMENT`
     """
 
     offsets: Integers
@@ -141,10 +141,10 @@ def sorts(rows: Gaps, segments: Integers, bits: int) -> tuple[Numbers, Integers]
 @subroutine
 def _counterpart(owner: int, number: int, others: Counterparts) -> int:
     if owner < 0:
-        return NOBODY
+        return NO_SEGMENT
     until = others.offsets[owner + 1]
     found = lower_bound(others.numbers, others.offsets[owner], until, number)
-    return found if found < until and others.numbers[found] == number else NOBODY
+    return found if found < until and others.numbers[found] == number else NO_SEGMENT
 
 
 @kernel(ROWS, INT32S, COUNTERPARTS, INTERVALS, INT64, FLOAT64)
@@ -206,7 +206,7 @@ def _between(
             until = closes[segment] if closing else starts[row]
             if until > free:
                 start[n], end[n], brought[n] = free, until, last
-                took[n], peer[n] = 0 if closing else rows.bits[row], NOBODY if closing else rows.peers[row]
+                took[n], peer[n] = 0 if closing else rows.bits[row], NO_SEGMENT if closing else rows.peers[row]
                 n += 1
             if not closing:
                 free, last = rows.ends[row], rows.bits[row]

@@ -8,14 +8,14 @@ from llmprism_tasks.numerics.grouped_sort import collected
 from llmprism_tasks.numerics.jit import FLOAT64, FLOAT64S, INT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 
-NOBODY = -1
+NO_NIC = -1
 """In the place of who is waited for."""
 
 
 def followed(
     waiting: Integers, targets: Integers, lengths: Integers, worth: Floats, *, share: float, longest: int
 ) -> Integers:
-    """Return the member at the end of each member's chain of longest waits, shape (n,); `NOBODY` without a wait.
+    """Return the member at the end of each member's chain of longest waits, shape (n,); `NO_NIC` without a wait.
 
     A chain goes on to whom the one waited for has waited for longest, if that was for a good part of the time. Two that
     wait for each other in turn are no chain. Of those waited for equally long the first in number counts.
@@ -36,18 +36,18 @@ def followed(
 def _summed(
     slots: Integers, offsets: Integers, targets: Integers, lengths: Integers
 ) -> tuple[Integers, Integers, Integers]:
-    """Add up each member's waits for the same other; `slots`, shape (n,), is all `NOBODY` before and after."""
+    """Add up each member's waits for the same other; `slots`, shape (n,), is all `NO_NIC` before and after."""
     bounds = np.zeros(len(offsets), np.int64)
     other, total = np.empty(len(targets), np.int64), np.empty(len(targets), np.int64)
     n = 0
     for one in range(len(offsets) - 1):
         for i in range(offsets[one], offsets[one + 1]):
-            if slots[targets[i]] == NOBODY:
+            if slots[targets[i]] == NO_NIC:
                 slots[targets[i]], other[n], total[n] = n, targets[i], 0
                 n += 1
             total[slots[targets[i]]] += lengths[i]
         for i in range(offsets[one], offsets[one + 1]):
-            slots[targets[i]] = NOBODY
+            slots[targets[i]] = NO_NIC
         bounds[one + 1] = n
     return bounds, other, total
 
@@ -55,11 +55,11 @@ def _summed(
 @subroutine
 def _longest(bounds: Integers, other: Integers, total: Integers) -> tuple[Integers, Integers]:
     """Return the member that each one waited for longest, and for how long."""
-    whom, longest = np.full(len(bounds) - 1, NOBODY, np.int64), np.zeros(len(bounds) - 1, np.int64)
+    whom, longest = np.full(len(bounds) - 1, NO_NIC, np.int64), np.zeros(len(bounds) - 1, np.int64)
     for one in range(len(bounds) - 1):
         for i in range(bounds[one], bounds[one + 1]):
             more = total[i] > longest[one] or (total[i] == longest[one] and other[i] < whom[one])
-            if whom[one] == NOBODY or more:
+            if whom[one] == NO_NIC or more:
                 whom[one], longest[one] = other[i], total[i]
     return whom, longest
 
@@ -68,7 +68,7 @@ def _longest(bounds: Integers, other: Integers, total: Integers) -> tuple[Intege
 def _followed(
     offsets: Integers, targets: Integers, lengths: Integers, worth: Floats, share: float, most: int
 ) -> Integers:
-    slots = np.full(len(worth), NOBODY, np.int64)
+    slots = np.full(len(worth), NO_NIC, np.int64)
     bounds, other, total = _summed(slots, offsets, targets, lengths)
     whom, longest = _longest(bounds, other, total)
     source = other.copy()
@@ -77,7 +77,7 @@ def _followed(
             came_from, links = one, 0
             while total[i] >= worth[one] and links < most:
                 onward = whom[source[i]]
-                if onward in (NOBODY, one, came_from) or longest[source[i]] < share * total[i]:
+                if onward in (NO_NIC, one, came_from) or longest[source[i]] < share * total[i]:
                     break
                 came_from, source[i], links = source[i], onward, links + 1
     bounds, other, total = _summed(slots, bounds, source[: bounds[-1]], total)

@@ -19,7 +19,7 @@ from llmprism_tasks.numerics.sorting import lower_median
 Booleans = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int32]
 
-NONE = -1
+NO_LENGTH = -1
 """In the place of a length that is not known."""
 
 
@@ -40,7 +40,8 @@ class Stints(NamedTuple):
 
 
 def shortest(stints: Stints, works: Numbers, kinds: int) -> Integers:
-    """Return the shortest length of each segment's work of each kind, ns, shape (segments, kinds); `NONE` without any.
+    """Return the shortest length of each segment's work of each kind, ns, shape (segments, kinds); `NO_LENGTH` without
+    any.
 
     Parameters
     ----------
@@ -127,11 +128,11 @@ def idled(offsets: Integers, idle: Integers, kinds: Numbers, alike: Integers, nu
 def _shortest(
     offsets: Integers, starts: Integers, ends: Integers, sorts: Numbers, works: Numbers, kinds: int
 ) -> Integers:
-    least = np.full((len(offsets) - 1, kinds), NONE, np.int64)
+    least = np.full((len(offsets) - 1, kinds), NO_LENGTH, np.int64)
     for segment in range(len(offsets) - 1):
         for i in range(offsets[segment], offsets[segment + 1]):
             work, length = works[sorts[i]], ends[i] - starts[i]
-            if work >= 0 and (least[segment, work] == NONE or length < least[segment, work]):
+            if work >= 0 and (least[segment, work] == NO_LENGTH or length < least[segment, work]):
                 least[segment, work] = length
     return least
 

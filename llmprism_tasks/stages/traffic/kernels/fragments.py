@@ -14,7 +14,7 @@ from llmprism_tasks.numerics.encoding import distinct
 from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 
-EARLY = 0.5
+EARLY_PART = 0.5
 """Ratio of the next transfer's bytes below which one may be the part that was sent early: buffers hold a fraction of
 what a collective moves. Two equal halves are two tensors."""
 
@@ -71,13 +71,13 @@ def _begins_next(sizes: Integers, offsets: Integers, tolerance: float) -> npt.ND
         least, most = sizes[low], sizes[low]
         for i in range(low, high):
             least, most = min(least, sizes[i]), max(most, sizes[i])
-        if least >= EARLY * most:
+        if least >= EARLY_PART * most:
             continue
         mine = numbers[: high - low]
         count = distinct(sizes[low:high], mine, different)
         early = _buffer(mine, different, count)
         for i in range(low, high - 1):
             whole = float(sizes[i] + sizes[i + 1])
-            if sizes[i] == early and tolerance * whole < early < EARLY * sizes[i + 1]:
+            if sizes[i] == early and tolerance * whole < early < EARLY_PART * sizes[i + 1]:
                 begins[i] = _among(different, count, whole, tolerance / 2)
     return begins

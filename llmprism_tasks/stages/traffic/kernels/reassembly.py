@@ -13,7 +13,7 @@ import numpy.typing as npt
 from llmprism_tasks.numerics.jit import BOOLEANS, FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Integers
 
-HALF = 0.5
+USUAL_SIZE_BYTES = 0.5
 """Ratio of a series' bytes that its usual size carries, by itself."""
 
 
@@ -81,7 +81,7 @@ def _usual_sizes(sizes: Integers, offsets: Integers, same_size: float) -> Intege
         for size in mine:
             alike += size * (abs(size - usual) <= same_size * usual)
             total += size
-        if alike > HALF * total:
+        if alike > USUAL_SIZE_BYTES * total:
             found[series] = usual
     return found
 

@@ -15,7 +15,7 @@ from job_evidence import as_texts, moving, together, working
 
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.evidence_sql import query
 from llmprism_tasks.stages.diagnosis.ranking import assemble
 from llmprism_tasks.warehouse import store
@@ -64,7 +64,7 @@ def slow(kind: str, subject_type: str, subject: str, *, job: str = "j", peers: l
     names = {"job_id": job, "kind": kind, "subject_type": subject_type, "subject": subject, "explanation": "It's slow."}
     times = {"start_ns": WINDOW.start_ns, "end_ns": WINDOW.end_ns}
     return pl.DataFrame(
-        [names | times | {"score": 2.0, "severity": 0.5, "confidence": 1.0, "peers": peers}], schema=ROW
+        [names | times | {"score": 2.0, "severity": 0.5, "confidence": 1.0, "peers": peers}], schema=FINDING_SCHEMA
     )
 
 
@@ -102,7 +102,7 @@ def diagnosed(kind: str, subject_type: str, subject: str, **given: Any) -> pl.Da
     names = {"job_id": "j", "kind": kind, "subject_type": subject_type, "subject": subject}
     times = {"start_ns": WINDOW.start_ns, "end_ns": WINDOW.end_ns}
     numbers = {"score": 9.0, "severity": 0.5, "confidence": 1.0, "peers": None}
-    return pl.DataFrame([names | times | numbers | {"explanation": "It's slow."} | given], schema=ROW)
+    return pl.DataFrame([names | times | numbers | {"explanation": "It's slow."} | given], schema=FINDING_SCHEMA)
 
 
 def test_slow_work_is_proven_by_what_the_nic_and_its_peers_moved(warehouse: Warehouse) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from job_evidence import moving
 from polars.testing import assert_frame_equal
 
-from llmprism_tasks.stages.diagnosis.evidence import ROW
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA
 from llmprism_tasks.stages.diagnosis.ranking import DEVICES, assemble, deduplicate, drop_unlikely_layouts
 
 EVIDENCE = moving({"abc": 100.0, "def": 100.0})
@@ -29,7 +29,7 @@ def row(kind: str, subject_type: str, subject: str, **given_: Any) -> dict[str, 
 
 
 def diagnosed(*rows: dict[str, Any]) -> list[tuple[str, str, int | None]]:
-    found = assemble(pl.DataFrame(rows, schema=ROW), EVIDENCE, settings())
+    found = assemble(pl.DataFrame(rows, schema=FINDING_SCHEMA), EVIDENCE, settings())
     return found.select("kind", "subject", "rank").rows()
 
 
@@ -100,7 +100,7 @@ def test_each_job_has_its_own_suspects() -> None:
 )
 def test_the_same_of_the_same_subject_is_said_once(change: dict[str, str], kept: int) -> None:
     rows = [row("slow_compute", "addr", "a", severity=0.1), row("slow_compute", "addr", "a", severity=0.9) | change]
-    found = deduplicate(pl.DataFrame(rows, schema=ROW))
+    found = deduplicate(pl.DataFrame(rows, schema=FINDING_SCHEMA))
     assert found["severity"].to_list() == [0.1, 0.9][:kept]
 
 
@@ -178,9 +178,9 @@ ROWS = st.builds(
 
 @given(st.lists(ROWS, max_size=8, unique_by=lambda one: tuple(one[n] for n in list(one)[:4])), st.randoms())
 def test_order_does_not_matter_and_ranks_count_the_devices(rows: list[dict[str, Any]], random: Any) -> None:
-    found = assemble(pl.DataFrame(rows, schema=ROW), EVIDENCE, settings())
+    found = assemble(pl.DataFrame(rows, schema=FINDING_SCHEMA), EVIDENCE, settings())
     random.shuffle(rows)
-    assert_frame_equal(found, assemble(pl.DataFrame(rows, schema=ROW), EVIDENCE, settings()))
+    assert_frame_equal(found, assemble(pl.DataFrame(rows, schema=FINDING_SCHEMA), EVIDENCE, settings()))
     assert found["rank"].is_not_null().equals(found["subject_type"].is_in(DEVICES))
     for (_,), job in found.group_by("job_id"):
         assert job["rank"].drop_nulls().sort().to_list() == list(range(1, job["rank"].count() + 1))
@@ -195,7 +195,7 @@ def test_a_silent_job_is_proved_by_the_pairs_it_had_when_it_fell_silent() -> Non
     times = {"start_ns": before.start_ns + 5, "end_ns": EVIDENCE.window.end_ns}
     for job_id, window in (("silent", before), ("j", EVIDENCE.window)):
         hang = row("hang", "job", job_id, job_id=job_id, **times)
-        sql = assemble(pl.DataFrame([hang], schema=ROW), EVIDENCE, settings())["evidence_sql"].item()
+        sql = assemble(pl.DataFrame([hang], schema=FINDING_SCHEMA), EVIDENCE, settings())["evidence_sql"].item()
         assert f"pairs.window_start_ns = {window.start_ns}" in sql
         assert (f"flows.flow_start_ns >= {before.lookback(5).start_ns}" in sql) == (job_id == "silent")
 
@@ -213,7 +213,7 @@ def test_who_is_compared_with_whom_must_be_likely(
     """A layout that is not known compares with the own past alone. Of another job's layout nothing follows."""
     compared = [row(kind, "addr", "a", peers=peers) for kind in ("slow_compute", "pipeline_imbalance")]
     found = [*compared, row("slow_nic", "addr", "a")]
-    kept = drop_unlikely_layouts(pl.DataFrame(found, schema=ROW), laid_out(confidence, dp=dp))
+    kept = drop_unlikely_layouts(pl.DataFrame(found, schema=FINDING_SCHEMA), laid_out(confidence, dp=dp))
     assert kept.height == kinds
     assert "slow_nic" in kept["kind"]
 
@@ -223,7 +223,7 @@ def test_members_of_a_ring_do_the_same_work_whether_there_is_one_or_several(
     pp: int, confidence: float, kinds: int
 ) -> None:
     """Half of the doubt about tp 8 without a pipeline is that."""
-    found = pl.DataFrame([row("slow_compute", "addr", "a", peers=["b"])], schema=ROW)
+    found = pl.DataFrame([row("slow_compute", "addr", "a", peers=["b"])], schema=FINDING_SCHEMA)
     assert drop_unlikely_layouts(found, laid_out(confidence, dp=4, tp=8, pp=pp)).height == kinds
 
 

@@ -8,7 +8,7 @@ from handmade import MB, MS, WINDOW, Row, burst, every, flows, messages
 
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.published.parallelism import pair_kinds
-from llmprism_tasks.stages.published.step_division import PAIR, steps_until
+from llmprism_tasks.stages.published.step_division import JOB_PAIR, steps_until
 
 RULE = Settings().published
 STEPS = every(1_000, count=10)
@@ -19,7 +19,7 @@ def inside(*parts: list[Row]) -> pl.DataFrame:
 
 
 def steps(rows: list[Row], until: float = 60_000) -> pl.DataFrame:
-    return steps_until(inside(rows), PAIR, WINDOW.start_ns + round(until * MS), RULE)
+    return steps_until(inside(rows), JOB_PAIR, WINDOW.start_ns + round(until * MS), RULE)
 
 
 def kinds(*parts: list[Row]) -> dict[tuple[str, str], str]:

@@ -11,7 +11,15 @@ from handmade import settings
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
 from llmprism_tasks.stages.recognition import one_job
-from llmprism_tasks.stages.recognition.one_job import ANYHOW, CERTAIN, LEAST_TRANSFERS, Rail, Sent, odds, probability
+from llmprism_tasks.stages.recognition.one_job import (
+    BEGINS_ANYWHERE,
+    CERTAIN,
+    LEAST_TRANSFERS,
+    Rail,
+    Sent,
+    odds,
+    probability,
+)
 
 RECOGNITION = settings().recognition
 MINUTE = (0, 60 * NANOSECONDS_PER_SECOND)
@@ -72,7 +80,7 @@ def test_rails_of_one_job_begin_within_a_part_of_a_step(apart: float, likely: bo
 
 def test_a_rail_may_begin_at_any_other_time() -> None:
     late = compared(rail(period=2, begin=20), rail(period=2, begin=50))
-    assert late == pytest.approx(np.log(ANYHOW), abs=1e-6)
+    assert late == pytest.approx(np.log(BEGINS_ANYWHERE), abs=1e-6)
 
 
 def test_what_goes_on_when_flows_are_seen_first_has_not_begun_then() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division import joint_steps
 from llmprism_tasks.stages.step_division.groups.group_period import group_periods, in_period
-from llmprism_tasks.stages.step_division.periodicity import PORTIONS, TURNS, WHOLE, stream_rhythms
+from llmprism_tasks.stages.step_division.periodicity import AT_PORTIONS, AT_TURNS, WHOLE_PAIR, stream_rhythms
 
 DEFAULT = settings().rhythm
 NICS = [f"n{i:02}" for i in range(20)]
@@ -52,7 +52,7 @@ def test_a_job_that_pauses_after_some_steps_keeps_their_period(
 ) -> None:
     """The pair sent its burst about every second for a minute; one of its sizes is cut at pauses alone."""
     table = flows(ring("ab", every(step, count=60)))
-    whole = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g")).filter(size_class=WHOLE)
+    whole = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g")).filter(size_class=WHOLE_PAIR)
     cycle = {"period_ns": 6 * step * MS, "mean_period_ns": 6 * step * MS, "duration_ns": busy * 6 * step * MS}
     sizes = whole.with_columns(
         pl.lit(0).cast(whole.schema["size_class"]).alias("size_class"),
@@ -71,7 +71,7 @@ def test_a_job_that_pauses_after_some_steps_keeps_their_period(
 def test_a_size_that_only_slower_steps_have_does_not_tell_the_period(mean: float, bursts: int, period: float) -> None:
     """A pair's 340 ms became 1 s: of 496 steps, 106 are slow, in which some records have another size."""
     table = flows(ring("ab", every(340, count=120)))
-    whole = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g")).filter(size_class=WHOLE)
+    whole = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g")).filter(size_class=WHOLE_PAIR)
 
     def changed(count: int, **columns: float) -> pl.DataFrame:
         values = {"bursts": count, **{f"{name}_ns": value * MS for name, value in columns.items()}}
@@ -94,14 +94,14 @@ def test_a_size_that_is_there_in_slower_steps_and_in_some_others_does_not_tell_t
 ) -> None:
     """Of 37 steps over five minutes half became half as long again. A size in 22 of them may be there once a period."""
     table = flows(ring("ab", every(6850, count=37)))
-    whole = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g")).filter(size_class=WHOLE)
+    whole = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g")).filter(size_class=WHOLE_PAIR)
 
     def changed(count: int, period: float, size_class: int) -> pl.DataFrame:
         mean = 36 * 8170 * MS / (count - 1)
         values = {"bursts": count, "period_ns": period * MS, "mean_period_ns": mean, "size_class": size_class}
         return whole.with_columns(pl.lit(value).cast(whole.schema[name]).alias(name) for name, value in values.items())
 
-    found = group_periods(table, pl.concat([changed(37, 6850, WHOLE), changed(bursts, 10_000, 1)]), DEFAULT)
+    found = group_periods(table, pl.concat([changed(37, 6850, WHOLE_PAIR), changed(bursts, 10_000, 1)]), DEFAULT)
     assert found["period_ns"].item() / MS == pytest.approx(period)
 
 
@@ -115,14 +115,14 @@ def test_pauses_between_many_steps_are_not_between_steps(
 ) -> None:
     """A pair is quiet as a whole each 38 s alone, and its sizes come about each tenth of that."""
     table = flows(ring("ab", every(3670, count=80)))
-    whole = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g")).filter(size_class=WHOLE)
+    whole = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g")).filter(size_class=WHOLE_PAIR)
 
     def changed(bursts: int, period: float, duration: float, size_class: int) -> pl.DataFrame:
         times = dict.fromkeys(("period_ns", "mean_period_ns"), period * MS)
         values = {"bursts": bursts, "duration_ns": duration * MS, "size_class": size_class, **times}
         return whole.with_columns(pl.lit(value).cast(whole.schema[name]).alias(name) for name, value in values.items())
 
-    parts = [changed(8, 38_250, 1000 * lasts, WHOLE), changed(round(290_000 / every_ms), every_ms, 3, 0)]
+    parts = [changed(8, 38_250, 1000 * lasts, WHOLE_PAIR), changed(round(290_000 / every_ms), every_ms, 3, 0)]
     parts += [changed(8, 38_250, 3, 1)] * once
     assert group_periods(table, pl.concat(parts), DEFAULT)["period_ns"].item() / MS == pytest.approx(period)
 
@@ -137,7 +137,7 @@ def test_each_pair_has_a_rhythm_of_its_own_or_none() -> None:
     table = flows(
         ring("ab", every(1000, count=10)), messages("c", "d", every(300, count=10), MB), chatter("d", "c", total=MB)
     )
-    found = stream_rhythms(table, DEFAULT).filter(size_class=WHOLE).sort("src_addr", "dst_addr")
+    found = stream_rhythms(table, DEFAULT).filter(size_class=WHOLE_PAIR).sort("src_addr", "dst_addr")
     assert found.select("src_addr", "dst_addr").rows() == [("a", "b"), ("b", "a"), ("c", "d"), ("d", "c")]
     assert found["period_ns"].to_list() == [1000 * MS, 1000 * MS, 300 * MS, None]
     assert found["bursts"].to_list() == [10, 10, 10, 0]
@@ -255,7 +255,7 @@ def halves(addrs: str, skipped: int) -> list[Row]:
 def test_pairs_that_see_more_fast_or_more_slow_steps_agree_on_their_mean_period() -> None:
     """Medians are 1,000 ms for one half of the NICs, 2,000 for the other."""
     table = flows(halves("ab", 0), halves("cd", 3))
-    found = stream_rhythms(table, DEFAULT).filter(size_class=WHOLE)
+    found = stream_rhythms(table, DEFAULT).filter(size_class=WHOLE_PAIR)
     assert set(found["period_ns"] // MS) == {1000, 2000}
     assert period_ms(halves("ab", 0), halves("cd", 3)) == pytest.approx(1518, abs=45)
 
@@ -288,14 +288,14 @@ def kept(*streams: Stream, group_period: float = 1000, bursts: int = 10) -> list
 
 @pytest.mark.parametrize(("period", "found"), [(1095, True), (1105, False), (915, True), (905, False)])
 def test_a_pair_has_its_group_s_period_within_the_tolerance(period: float, found: bool) -> None:
-    assert kept((WHOLE, period, 2000, 100)) == [WHOLE] * found
-    assert kept((WHOLE, 2000, period, 100)) == [WHOLE] * found, "as its median or as its mean"
+    assert kept((WHOLE_PAIR, period, 2000, 100)) == [WHOLE_PAIR] * found
+    assert kept((WHOLE_PAIR, 2000, period, 100)) == [WHOLE_PAIR] * found, "as its median or as its mean"
 
 
-@pytest.mark.parametrize(("mean", "found"), [(950, [WHOLE]), (800, [0])])
+@pytest.mark.parametrize(("mean", "found"), [(950, [WHOLE_PAIR]), (800, [0])])
 def test_a_pair_whose_median_is_of_the_quick_half_has_the_mean_of_its_sizes(mean: float, found: list[int]) -> None:
     """Half of the steps take 830 ms, half 1060, on average 940."""
-    assert kept((WHOLE, 830, mean, 300), (0, 1060, 940, 100), group_period=1060) == found
+    assert kept((WHOLE_PAIR, 830, mean, 300), (0, 1060, 940, 100), group_period=1060) == found
 
 
 @pytest.mark.parametrize(("mean", "found"), [(920, [0, 1, 2]), (900, [0, 2])])
@@ -305,47 +305,47 @@ def test_a_size_that_comes_twice_in_some_steps_yields_to_those_that_come_once(me
 
 
 def test_a_pair_with_the_period_as_a_whole_needs_no_parts() -> None:
-    assert kept((WHOLE, 1000, 1000, 300), (0, 1000, 1000, 300), (1, 1000, 1000, 200)) == [WHOLE]
+    assert kept((WHOLE_PAIR, 1000, 1000, 300), (0, 1000, 1000, 300), (1, 1000, 1000, 200)) == [WHOLE_PAIR]
 
 
 def test_the_parts_of_a_pair_with_another_period_stand_for_it() -> None:
-    assert kept((WHOLE, 100, 100, 10), (0, 1000, 1000, 300), (1, 100, 100, 10)) == [0]
+    assert kept((WHOLE_PAIR, 100, 100, 10), (0, 1000, 1000, 300), (1, 100, 100, 10)) == [0]
 
 
-@pytest.mark.parametrize(("longer", "found"), [(-1, [WHOLE]), (1, [1])])
+@pytest.mark.parametrize(("longer", "found"), [(-1, [WHOLE_PAIR]), (1, [1])])
 def test_a_pair_that_is_busy_for_most_of_the_period_yields_to_its_compact_sizes(
     longer: float, found: list[int]
 ) -> None:
     busy = 1000 * DEFAULT.compact + longer
-    assert kept((WHOLE, 1000, 1000, busy), (0, 1000, 1000, 800), (1, 1000, 1000, 100)) == found
+    assert kept((WHOLE_PAIR, 1000, 1000, busy), (0, 1000, 1000, 800), (1, 1000, 1000, 100)) == found
 
 
-@pytest.mark.parametrize(("bursts", "found"), [(8, [1]), (7, [WHOLE])])
+@pytest.mark.parametrize(("bursts", "found"), [(8, [1]), (7, [WHOLE_PAIR])])
 def test_a_compact_size_that_is_missing_in_some_bursts_stands_for_no_pair(bursts: int, found: list[int]) -> None:
     """Records that the collector merged or split in a tenth of ten steps, and one at the edge of the data."""
-    assert kept((WHOLE, 1000, 1000, 800), (1, 1000, 1000, 100), bursts=bursts) == found
+    assert kept((WHOLE_PAIR, 1000, 1000, 800), (1, 1000, 1000, 100), bursts=bursts) == found
 
 
-@pytest.mark.parametrize(("bursts", "found"), [(12, [WHOLE]), (13, [1])])
+@pytest.mark.parametrize(("bursts", "found"), [(12, [WHOLE_PAIR]), (13, [1])])
 def test_a_whole_pair_that_is_not_quiet_between_some_steps_yields_to_a_size_that_is(
     bursts: int, found: list[int]
 ) -> None:
     """Between steps that were far shorter: it shows ten steps, and a size shows more than a tenth more, and one."""
-    assert kept((WHOLE, 1000, 1000, 200), (1, 1000, 1000, 100), bursts=bursts) == found
+    assert kept((WHOLE_PAIR, 1000, 1000, 200), (1, 1000, 1000, 100), bursts=bursts) == found
 
 
 def test_a_pair_without_compact_sizes_keeps_its_own_rhythm() -> None:
-    assert kept((WHOLE, 1000, 1000, 850), (0, 1000, 1000, 800)) == [WHOLE]
+    assert kept((WHOLE_PAIR, 1000, 1000, 850), (0, 1000, 1000, 800)) == [WHOLE_PAIR]
 
 
 def test_turns_stand_for_a_pair_that_has_no_rhythm_as_a_whole() -> None:
-    turns, micro_batches = (TURNS, 1000, 1000, 900), (WHOLE, 30, 30, 1)
-    assert kept(micro_batches, turns) == [TURNS]
-    assert kept((WHOLE, 1000, 1000, 900), turns) == [WHOLE]
+    turns, micro_batches = (AT_TURNS, 1000, 1000, 900), (WHOLE_PAIR, 30, 30, 1)
+    assert kept(micro_batches, turns) == [AT_TURNS]
+    assert kept((WHOLE_PAIR, 1000, 1000, 900), turns) == [WHOLE_PAIR]
 
 
 def test_a_pair_that_is_quiet_after_the_same_bytes_needs_no_parts_however_short_it_is_quiet() -> None:
-    assert kept((WHOLE, None, None, None), (0, 1000, 1000, 100), (PORTIONS, 1000, 1000, 950)) == [PORTIONS]
+    assert kept((WHOLE_PAIR, None, None, None), (0, 1000, 1000, 100), (AT_PORTIONS, 1000, 1000, 950)) == [AT_PORTIONS]
 
 
 def on_busy_hosts(count: int, *, blocks: bool) -> list[Row]:
@@ -369,8 +369,8 @@ def on_busy_hosts(count: int, *, blocks: bool) -> list[Row]:
 def test_steps_end_with_the_last_bucket_where_no_gap_tells_them(blocks: bool) -> None:
     table = flows(on_busy_hosts(20, blocks=blocks))
     found = stream_rhythms(table, DEFAULT)
-    assert found.filter(size_class=WHOLE)["period_ns"].null_count() == 2
-    assert found.filter(pl.col("size_class") <= PORTIONS)["pair"].to_list() == [0, 1]
+    assert found.filter(size_class=WHOLE_PAIR)["period_ns"].null_count() == 2
+    assert found.filter(pl.col("size_class") <= AT_PORTIONS)["pair"].to_list() == [0, 1]
     assert ends_ms(steps(table)) == pytest.approx([1000 * i + 900 for i in range(20)], abs=11)
 
 
@@ -378,7 +378,7 @@ def test_a_pair_is_looked_at_as_a_whole_and_by_each_size_that_recurs() -> None:
     """Gradients of two sizes make up a ring's burst; what comes once (the first weights) is no stream."""
     table = flows(ring("ab", every(1000, count=10)), messages("a", "b", [500], 60 * MB))
     found = stream_rhythms(table, DEFAULT).filter(src_addr="a").sort("size_class")
-    assert found["size_class"].to_list() == [WHOLE, 0, 1]
+    assert found["size_class"].to_list() == [WHOLE_PAIR, 0, 1]
     assert found["flows"].to_list() == [81, 40, 40]
     assert found["common_size"].unique().to_list() == [80 * MB * 2 // 12]
     assert found["common_share"].unique().to_list() == pytest.approx([533 / 860], rel=0.01)
@@ -386,7 +386,7 @@ def test_a_pair_is_looked_at_as_a_whole_and_by_each_size_that_recurs() -> None:
 
 def test_a_pair_of_one_size_is_looked_at_once() -> None:
     found = stream_rhythms(flows(messages("a", "b", every(1000, count=10), MB)), DEFAULT)
-    assert found["size_class"].to_list() == [WHOLE]
+    assert found["size_class"].to_list() == [WHOLE_PAIR]
 
 
 @pytest.mark.parametrize(("share", "streams"), [(0.049, 1), (0.051, 2)])
@@ -403,7 +403,7 @@ def test_gradients_beside_blocks_of_context_are_told_by_their_sizes() -> None:
     """Blocks of 4 MB go round throughout, each 50 ms, also between gradients: the pair as a whole is never quiet."""
     blocks = [row for src, dst in ("ab", "ba") for row in messages(src, dst, every(50, count=240), 4 * MB)]
     table = flows(blocks, ring("ab", every(1000, count=12, start=700)))
-    whole = stream_rhythms(table, DEFAULT).filter(size_class=WHOLE)
+    whole = stream_rhythms(table, DEFAULT).filter(size_class=WHOLE_PAIR)
     assert 1000 * MS not in whole["period_ns"].to_list()
     assert ends_ms(steps(table)) == [1000 * i + 800 for i in range(12)]
 
@@ -467,7 +467,7 @@ def test_a_pipeline_whose_gradients_leave_no_host_has_steps_where_it_turns(nics:
 
 
 def test_turns_are_a_row_of_each_pair_that_is_answered() -> None:
-    found = stream_rhythms(flows(stages("abc", STEPS)), DEFAULT).filter(size_class=TURNS)
+    found = stream_rhythms(flows(stages("abc", STEPS)), DEFAULT).filter(size_class=AT_TURNS)
     assert set(found.select("src_addr", "dst_addr").iter_rows()) == {("a", "b"), ("b", "a"), ("b", "c"), ("c", "b")}
     assert found["period_ns"].unique().to_list() == [700 * MS]
     assert found["bursts"].unique().to_list() == [10]
@@ -478,7 +478,7 @@ def test_only_what_is_sent_in_one_size_turns(odd: float, turning: int) -> None:
     """The embedding of first and last stage is a second size on the pair, once a step, with this share of the bytes."""
     embedding = round(128 * MB * odd / (1 - odd))
     rows = [row for src, dst in ("ab", "ba") for row in messages(src, dst, [begin + 600 for begin in STEPS], embedding)]
-    found = stream_rhythms(flows(stages("ab", STEPS, micro_batches=16), rows), DEFAULT).filter(size_class=TURNS)
+    found = stream_rhythms(flows(stages("ab", STEPS, micro_batches=16), rows), DEFAULT).filter(size_class=AT_TURNS)
     assert found.height == turning
 
 
@@ -493,8 +493,8 @@ def test_a_pipeline_of_uneven_micro_batches_turns_and_its_sizes_recur_by_chance(
         )
     ]
     found = stream_rhythms(flows(rows), DEFAULT)
-    assert found.filter(size_class=TURNS)["period_ns"].to_list() == [700 * MS] * 2
-    assert found["size_class"].max() == WHOLE
+    assert found.filter(size_class=AT_TURNS)["period_ns"].to_list() == [700 * MS] * 2
+    assert found["size_class"].max() == WHOLE_PAIR
 
 
 def zip_sizes(rows: Iterable[Row], sizes: Iterable[int]) -> list[Row]:
@@ -506,7 +506,7 @@ def test_what_nothing_answers_does_not_turn() -> None:
     larger = [(*row[:4], 9 * MB) for row in stages("ab", STEPS) if row[2] == "b"]
     fewer = [row for row in stages("ab", STEPS) if row[2] == "b" and row[0] % 700 < 220]
     for back in ([], larger, fewer):
-        assert stream_rhythms(flows(there, back), DEFAULT).filter(size_class=TURNS).is_empty()
+        assert stream_rhythms(flows(there, back), DEFAULT).filter(size_class=AT_TURNS).is_empty()
 
 
 def exchanges(*links: str) -> list[Row]:

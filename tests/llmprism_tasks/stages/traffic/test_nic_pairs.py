@@ -50,13 +50,13 @@ def test_flows_between_two_jobs_are_inside_neither() -> None:
     nics = members({"one": {"a": "h", "b": "h"}, "two": {"c": "h", "d": "h"}})
     inside = nic_pairs.inside_jobs(table, nics)
     assert inside.select("job_id", "bytes").sort("bytes").rows() == [("one", 1), ("two", 2)]
-    assert set(inside.columns) == {*nic_pairs.NUMBERED, "job_id"}
+    assert set(inside.columns) == {*nic_pairs.NUMBERED_COLUMNS, "job_id"}
 
 
 def test_only_the_columns_that_stages_look_at_are_kept() -> None:
     nics = members({"j": {"a": "h", "b": "h"}})
-    assert set(nic_pairs.inside_jobs(SOME, nics).columns) == {*nic_pairs.NUMBERED, "job_id"}
-    assert set(nic_pairs.between_gpus(SOME, nics.select("addr")).columns) == {*nic_pairs.NUMBERED}
+    assert set(nic_pairs.inside_jobs(SOME, nics).columns) == {*nic_pairs.NUMBERED_COLUMNS, "job_id"}
+    assert set(nic_pairs.between_gpus(SOME, nics.select("addr")).columns) == {*nic_pairs.NUMBERED_COLUMNS}
 
 
 def test_a_row_leads_back_to_the_rest_of_the_record() -> None:

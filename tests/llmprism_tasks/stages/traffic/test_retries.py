@@ -64,4 +64,4 @@ def test_who_answers_was_reached(at: float, tells: bool) -> None:
 
 def test_nothing_is_told_of_nothing() -> None:
     numbered, _ = nic_pairs.numbered(flows([]))
-    assert_frame_equal(retries.retried(numbered), pl.DataFrame(schema=retries.RETRIED))
+    assert_frame_equal(retries.retried(numbered), pl.DataFrame(schema=retries.RETRIES_SCHEMA))

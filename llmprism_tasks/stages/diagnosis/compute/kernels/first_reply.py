@@ -9,7 +9,7 @@ from llmprism_tasks.numerics.jit import INT64S, kernel
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.stages.timeline.kernels.step_lookup import Series
 
-NONE = -1
+NO_REPLY = -1
 LATEST = np.iinfo(np.int64).max
 
 
@@ -50,7 +50,7 @@ def _first_replies(
     offsets: Integers,
 ) -> Integers:
     first_start, first_end = np.full(span_starts.size, LATEST), np.full(span_starts.size, LATEST)
-    whole, replied = np.full(span_starts.size, NONE), np.full(span_starts.size, NONE)
+    whole, replied = np.full(span_starts.size, NO_REPLY), np.full(span_starts.size, NO_REPLY)
     for finding in (True, False):
         for s in range(came_owners.size):
             span, last = offsets[came_owners[s]], offsets[came_owners[s] + 1] - 1
@@ -72,6 +72,6 @@ def _first_replies(
             span = advance(span_starts, span + 1, last + 1, starts[i] + 1) - 1  # the latest that has begun
             took = starts[i] - whole[span]
             within = span_starts[span] <= starts[i] < span_ends[span]
-            if within and whole[span] != NONE and took > 0 and (replied[span] == NONE or took < replied[span]):
+            if within and whole[span] != NO_REPLY and took > 0 and (replied[span] == NO_REPLY or took < replied[span]):
                 replied[span] = took
     return replied

@@ -15,7 +15,7 @@ from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, named_tuple, su
 from llmprism_tasks.numerics.robust import Flags, Integers
 from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import STEPS, TRANSFERS, Steps, Transfers
 
-NONE = np.iinfo(np.int64).min
+NO_TIME = np.iinfo(np.int64).min
 """A time that is not known; it is before all others."""
 
 
@@ -62,9 +62,9 @@ class Entries(NamedTuple):
 
     Attributes
     ----------
-    input_ns : end of the first input; `NONE` for an endpoint that waits for none
+    input_ns : end of the first input; `NO_TIME` for an endpoint that waits for none
     begins_ns : when the work on it begins
-    output_ns : start of the first output; `NONE` without one
+    output_ns : start of the first output; `NO_TIME` without one
     last : whether the first output goes to where the first input came from
     outputs, together : how many outputs there are, and how many of them start before the first has ended
     """
@@ -95,10 +95,10 @@ def entries(
     exchanges = _ways(transfers, wanted, synchronising, sending, receiving)
     input_ns, senders = _inputs(transfers, steps, inputs, outputs, exchanges, at_once)
     first = _first(transfers, steps, outputs, at_once, input_ns)
-    output_ns = np.where(first.others >= 0, first.starts, NONE)
+    output_ns = np.where(first.others >= 0, first.starts, NO_TIME)
     exchanged_ns = _last_over(transfers, steps, exchanges, output_ns)
-    waits = input_ns != NONE
-    begins_ns = np.where(waits, input_ns, np.where(exchanged_ns != NONE, exchanged_ns, steps.starts))
+    waits = input_ns != NO_TIME
+    begins_ns = np.where(waits, input_ns, np.where(exchanged_ns != NO_TIME, exchanged_ns, steps.starts))
     counts = _counted(transfers, steps, outputs, at_once, input_ns, first.ends)
     return Entries(input_ns, begins_ns, output_ns, waits & (senders == first.others), *counts)
 
@@ -120,7 +120,7 @@ def _ways(transfers: Transfers, wanted: Flags, kind: int, *ends: tuple[Integers,
 def _inputs(
     transfers: Transfers, steps: Steps, inputs: Ways, outputs: Ways, exchanges: Ways, at_once: float
 ) -> tuple[Integers, Integers]:
-    """Return the end of each step's first input, and its sender; `NONE` for an endpoint that waits for no input."""
+    """Return the end of each step's first input, and its sender; `NO_TIME` for an endpoint that waits for no input."""
     came = _first(transfers, steps, inputs, 0.0, steps.starts)
     left = _first(transfers, steps, outputs, at_once, steps.starts)
     exchanged_ns = _last_over(transfers, steps, exchanges, np.full(steps.starts.size, AFTER_ALL))
@@ -129,12 +129,12 @@ def _inputs(
 
 @kernel(STEPS, FIRST, FIRST, INT64S)
 def _waited_for(steps: Steps, came: First, left: First, exchanged_ns: Integers) -> Integers:
-    """Return the ends of the first inputs, given the first outputs; `NONE` where the endpoint waits for none."""
+    """Return the ends of the first inputs, given the first outputs; `NO_TIME` where the endpoint waits for none."""
     size, endpoints = steps.starts.size, steps.endpoints
-    input_ns, sends_first = np.full(size, NONE, np.int64), np.zeros(steps.bounds.size, np.int64)
+    input_ns, sends_first = np.full(size, NO_TIME, np.int64), np.zeros(steps.bounds.size, np.int64)
     for step in range(size):
         both = came.others[step] >= 0 and left.others[step] >= 0
-        if both or came.others[step] >= 0 or left.others[step] >= 0 or exchanged_ns[step] != NONE:
+        if both or came.others[step] >= 0 or left.others[step] >= 0 or exchanged_ns[step] != NO_TIME:
             # Without one of them nobody can tell who waits for whom.
             sends_first[endpoints[step]] += -1 if both and left.starts[step] >= came.ends[step] else 1
     for step in range(size):
@@ -174,9 +174,9 @@ def _first(transfers: Transfers, steps: Steps, ways: Ways, at_once: float, since
 
 @kernel(TRANSFERS, STEPS, WAYS, INT64S)
 def _last_over(transfers: Transfers, steps: Steps, ways: Ways, by: Integers) -> Integers:
-    """Return the end of each step's last transfer that ends by a given time; `NONE` without one."""
+    """Return the end of each step's last transfer that ends by a given time; `NO_TIME` without one."""
     starts, ends = transfers.starts, transfers.ends
-    last = np.full(steps.starts.size, NONE, np.int64)
+    last = np.full(steps.starts.size, NO_TIME, np.int64)
     for way in range(ways.owners.size):
         i, until = ways.begins[way], ways.untils[way]
         for step in range(steps.bounds[ways.owners[way]], steps.bounds[ways.owners[way] + 1]):

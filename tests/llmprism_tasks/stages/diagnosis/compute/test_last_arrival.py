@@ -12,7 +12,7 @@ from job_evidence import DEFAULT, kinds, shuffled, with_flows, without_rows, wor
 from polars.testing import assert_frame_equal
 
 from llmprism_tasks.stages.diagnosis.compute import last_arrival, slow_compute
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.step_times import slow_run
 
 SETTINGS = dataclasses.replace(DEFAULT, least_lasting_s=0)
@@ -51,7 +51,7 @@ def blamed(evidence: Evidence) -> list[tuple[str, str, str]]:
 
 def test_who_is_the_last_in_all_slow_steps_is_named() -> None:
     rows = found(lock_step(["c"] * SLOW))
-    assert rows.schema == pl.Schema(ROW)
+    assert rows.schema == pl.Schema(FINDING_SCHEMA)
     row = rows.row(0, named=True)
     assert (row["kind"], row["subject_type"], row["subject"]) == ("slow_compute", "addr", "c")
     assert "c on host-c computes 1.62 times as long as it used to" in row["explanation"]

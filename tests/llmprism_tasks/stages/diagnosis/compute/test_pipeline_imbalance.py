@@ -13,7 +13,7 @@ from job_evidence import DEFAULT, STEP, groups, kinds, with_flows, without_rows,
 from polars.testing import assert_frame_equal
 
 from llmprism_tasks.stages.diagnosis.compute import pipeline_imbalance
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
 
 STAGES = ("ae", "bf", "cg", "dh")
 """NICs of four stages with two replicas each."""
@@ -62,7 +62,7 @@ def named(evidence: Evidence, **changed: Any) -> list[str]:
 def test_the_longest_stage_is_told_with_what_it_costs() -> None:
     rows = pipeline_imbalance.find(evenly(middle=60), DEFAULT)
     row = rows.row(0, named=True)
-    assert rows.schema == pl.Schema(ROW)
+    assert rows.schema == pl.Schema(FINDING_SCHEMA)
     assert (row["kind"], row["subject_type"], row["subject"]) == ("pipeline_imbalance", "pp_stage", "2")
     assert row["peers"] == ["1", "3"]
     assert row["confidence"] == 1
@@ -171,4 +171,4 @@ def test_stages_that_are_not_known_are_not_compared() -> None:
     evidence = evenly(middle=60)
     unknown = evidence.members.with_columns(pp_stage=pl.lit(None, pl.Int32))
     assert named(dataclasses.replace(evidence, members=unknown)) == []
-    assert_frame_equal(pipeline_imbalance.find(without_rows(evidence), DEFAULT), pl.DataFrame(schema=ROW))
+    assert_frame_equal(pipeline_imbalance.find(without_rows(evidence), DEFAULT), pl.DataFrame(schema=FINDING_SCHEMA))

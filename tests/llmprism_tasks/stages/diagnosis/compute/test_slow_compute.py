@@ -16,7 +16,7 @@ from job_evidence import DEFAULT, STEP, history, kinds, shuffled, steps, without
 from polars.testing import assert_frame_equal
 
 from llmprism_tasks.stages.diagnosis.compute import slow_compute
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
 
 WELL = [500.0] * 10
 """When a healthy NIC begins to send, in ms, in each of ten steps of a second."""
@@ -41,7 +41,7 @@ def ring(late_one: Sequence[float], base: float = 500) -> dict[str, Sequence[flo
 
 def test_the_slow_nic_is_named_and_what_it_costs_is_told() -> None:
     rows = found(working([ring(late(100))], lookback=[900] * 5))
-    assert rows.schema == pl.Schema(ROW)
+    assert rows.schema == pl.Schema(FINDING_SCHEMA)
     row = rows.row(0, named=True)
     assert rows.height == 1
     assert (row["kind"], row["subject_type"], row["subject"]) == ("slow_compute", "addr", "b")
@@ -323,7 +323,7 @@ def test_jobs_are_judged_by_their_own_noise() -> None:
 
 
 def test_no_evidence_no_rows() -> None:
-    assert_frame_equal(found(without_rows(working([ring(late(100))]))), pl.DataFrame(schema=ROW))
+    assert_frame_equal(found(without_rows(working([ring(late(100))]))), pl.DataFrame(schema=FINDING_SCHEMA))
 
 
 @given(st.integers(60, 400), st.integers(0, 3), st.integers(3, 10), st.integers(0, 10**6))

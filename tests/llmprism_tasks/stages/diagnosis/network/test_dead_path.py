@@ -10,7 +10,7 @@ import pytest
 from handmade import MS, WINDOW
 from job_evidence import DEFAULT, history, without_rows, working
 
-from llmprism_tasks.stages.diagnosis.evidence import RETRIED, ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, RETRIES_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.network import dead_path
 
 NOTHING = without_rows(working([{"a": [500], "b": [500]}]))
@@ -20,7 +20,7 @@ def evidence(lengths: Sequence[float], *tries: tuple[str, str, float, float], cu
     """Return the evidence of a job with steps of these lengths, and tries from `a` to `b` between two times, in ms."""
     start_ns = WINDOW.start_ns
     rows = [("j", a, b, start_ns + int(since * MS), start_ns + int(until * MS)) for a, b, since, until in tries]
-    retried = pl.DataFrame(rows, schema=RETRIED, orient="row")
+    retried = pl.DataFrame(rows, schema=RETRIES_SCHEMA, orient="row")
     return dataclasses.replace(NOTHING, history=history(lengths, current=current), retried=retried)
 
 
@@ -34,7 +34,7 @@ SLOW = [*[1000.0] * 10, 1000, 4000, *[1000.0] * 4]
 
 def test_the_receiver_is_named_with_the_step_that_took_longer() -> None:
     row = found(SLOW, ("a", "b", 1200, 2500), ("a", "b", 1600, 4200), ("c", "b", 1300, 2600)).row(0, named=True)
-    assert set(row) == set(ROW)
+    assert set(row) == set(FINDING_SCHEMA)
     assert (row["kind"], row["subject_type"], row["subject"]) == ("link_flap", "addr", "b")
     assert (row["steps"], row["lost_s"], row["peers"]) == (1, pytest.approx(3.0), ["a", "c"])
     assert row["severity"] == pytest.approx(3 / 6)
@@ -56,4 +56,4 @@ def test_what_was_told_in_the_window_before_is_not_told_again() -> None:
 
 def test_without_tries_nothing_is_told() -> None:
     assert found(SLOW).is_empty()
-    assert found(SLOW).schema == pl.Schema(ROW)
+    assert found(SLOW).schema == pl.Schema(FINDING_SCHEMA)

@@ -14,7 +14,7 @@ from job_evidence import DEFAULT, groups, shuffled, together, without_rows
 from network_evidence import HEALTHY, SLOW, Hop, both, job, late, ring
 from polars.testing import assert_frame_equal
 
-from llmprism_tasks.stages.diagnosis.evidence import BESIDE, ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, FOREIGN_TRAFFIC_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.network import devices
 
 Named = list[tuple[str, str]]
@@ -37,7 +37,7 @@ def test_a_slow_nic_slows_its_ring_and_its_pairs_and_nobody_else_s() -> None:
     rows = found(slow_nic())
     row = rows.row(0, named=True)
     assert rows.height == 1
-    assert rows.schema == pl.Schema(ROW)
+    assert rows.schema == pl.Schema(FINDING_SCHEMA)
     assert (row["kind"], row["subject_type"], row["subject"]) == ("slow_nic", "addr", "a")
     assert row["score"] == pytest.approx(2)
     assert row["severity"] == pytest.approx(0.1)
@@ -88,7 +88,7 @@ def test_a_nic_that_moves_much_for_others_in_slow_steps_alone_is_shared(
         for step, start, end in steps.select("step", "start_ns", "end_ns").iter_rows()
         if in_all or step >= HEALTHY
     ]
-    beside = pl.DataFrame(rows, schema=BESIDE, orient="row")
+    beside = pl.DataFrame(rows, schema=FOREIGN_TRAFFIC_SCHEMA, orient="row")
     assert named(dataclasses.replace(evidence, beside=beside)) == names
 
 
@@ -382,7 +382,7 @@ def test_a_job_that_is_well_is_silent() -> None:
 
 
 def test_no_evidence_no_rows() -> None:
-    assert_frame_equal(found(without_rows(slow_nic())), pl.DataFrame(schema=ROW))
+    assert_frame_equal(found(without_rows(slow_nic())), pl.DataFrame(schema=FINDING_SCHEMA))
 
 
 @given(st.sampled_from("abcdef"), st.floats(1.4, 8), st.integers(0, 10**6))

@@ -14,7 +14,7 @@ from job_evidence import DEFAULT, shuffled, together, without_rows
 from network_evidence import Hop, both, job, late, ring
 from polars.testing import assert_frame_equal
 
-from llmprism_tasks.stages.diagnosis.evidence import BESIDE, ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, FOREIGN_TRAFFIC_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.network import best_pace, latent
 
 STAGES = ("abcd", "efgh", "ijkl", "mnop")
@@ -79,7 +79,7 @@ def test_a_nic_that_others_use_too_is_not_told(share: float, names: list[str]) -
     mine = (pl.col("src_addr") == "f") | (pl.col("dst_addr") == "f")
     now = pl.col("flow_start_ns") >= evidence.window.start_ns
     moved = int(share * evidence.flows.filter(mine, now)["bytes"].sum())
-    beside = pl.DataFrame([("j", "f", WINDOW.start_ns, moved)], schema=BESIDE, orient="row")
+    beside = pl.DataFrame([("j", "f", WINDOW.start_ns, moved)], schema=FOREIGN_TRAFFIC_SCHEMA, orient="row")
     assert told(dataclasses.replace(evidence, beside=beside)) == names
 
 
@@ -116,7 +116,7 @@ def test_jobs_are_judged_apart_in_whatever_order_rows_come() -> None:
 
 
 def test_no_evidence_no_rows() -> None:
-    assert_frame_equal(latent.find(without_rows(piped()), DEFAULT), pl.DataFrame(schema=ROW))
+    assert_frame_equal(latent.find(without_rows(piped()), DEFAULT), pl.DataFrame(schema=FINDING_SCHEMA))
 
 
 def _touching(nic: str) -> list[Hop]:

@@ -10,7 +10,7 @@ import pytest
 from handmade import MS, WINDOW
 from job_evidence import DEFAULT, working
 
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.pauses import between_steps
 from llmprism_tasks.stages.liveness.overdue import Gap, Silence
 from llmprism_tasks.stages.liveness.step_progress import StepProgress
@@ -43,7 +43,7 @@ def evidence(*rests: Silence) -> Evidence:
 
 def told(*rests: Silence) -> list[dict[str, Any]]:
     rows = between_steps.find(evidence(*rests), DEFAULT)
-    assert rows.schema == pl.Schema(ROW)
+    assert rows.schema == pl.Schema(FINDING_SCHEMA)
     return rows.to_dicts()
 
 

@@ -12,7 +12,7 @@ from handmade import MB, MS, WINDOW, Row, members
 from job_evidence import DEFAULT, coded, groups, history, kinds, shuffled, without_rows
 from polars.testing import assert_frame_equal
 
-from llmprism_tasks.stages.diagnosis.evidence import ROW, STORAGE, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, STORAGE_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.pauses import checkpoints
 
 STEP = 1000
@@ -68,7 +68,7 @@ def job(
         groups=groups("abcd"),
         members=members({"j": {addr: f"host-{addr}" for addr in "abcd"}}).drop("window_start_ns"),
         window=WINDOW,
-        storage=pl.DataFrame(storage, schema=STORAGE, orient="row"),
+        storage=pl.DataFrame(storage, schema=STORAGE_SCHEMA, orient="row"),
     )
 
 
@@ -78,7 +78,7 @@ def found(evidence: Evidence, **changed: Any) -> list[dict[str, Any]]:
 
 def test_pauses_for_checkpoints_are_told_with_what_they_cost() -> None:
     rows = checkpoints.find(job(), DEFAULT)
-    assert rows.schema == pl.Schema(ROW)
+    assert rows.schema == pl.Schema(FINDING_SCHEMA)
     (row,) = rows.to_dicts()
     assert (row["kind"], row["subject_type"], row["subject"]) == ("checkpoint_stall", "job", "j")
     assert row["severity"] == pytest.approx(4 * 1500 / 40_000)
@@ -193,4 +193,4 @@ def test_rows_in_any_order_tell_the_same() -> None:
 
 def test_no_evidence_no_rows() -> None:
     nothing = without_rows(dataclasses.replace(job(), steps=job().history))
-    assert_frame_equal(checkpoints.find(nothing, DEFAULT), pl.DataFrame(schema=ROW))
+    assert_frame_equal(checkpoints.find(nothing, DEFAULT), pl.DataFrame(schema=FINDING_SCHEMA))

@@ -11,7 +11,7 @@ from handmade import MB, MS, WINDOW
 from job_evidence import DEFAULT, working
 from polars.testing import assert_frame_equal
 
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.pauses import hang
 from llmprism_tasks.stages.liveness.overdue import Gap, Silence
 from llmprism_tasks.stages.liveness.step_progress import StepProgress
@@ -96,7 +96,7 @@ ONE_BY_ONE = pairs(
 
 def test_who_has_not_come_to_the_exchange_is_named_with_what_it_costs() -> None:
     rows = hang.find(evidence(IDLE_B), DEFAULT)
-    assert rows.schema == pl.Schema(ROW)
+    assert rows.schema == pl.Schema(FINDING_SCHEMA)
     (row,) = rows.to_dicts()
     assert (row["kind"], row["subject_type"], row["subject"]) == ("hang", "addr", "b")
     assert (row["start_ns"], row["end_ns"]) == (WINDOW.start_ns + SINCE * MS, WINDOW.start_ns + 2 * SINCE * MS)
@@ -535,4 +535,4 @@ def test_where_all_have_come_equally_far_the_job_may_have_ended() -> None:
 
 def test_no_silence_no_rows() -> None:
     well = dataclasses.replace(evidence(IDLE_B), silences=())
-    assert_frame_equal(hang.find(well, DEFAULT), pl.DataFrame(schema=ROW))
+    assert_frame_equal(hang.find(well, DEFAULT), pl.DataFrame(schema=FINDING_SCHEMA))

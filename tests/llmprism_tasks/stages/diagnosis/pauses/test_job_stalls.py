@@ -10,7 +10,7 @@ import pytest
 from job_evidence import DEFAULT, lengthened, shuffled, without_rows, working
 from polars.testing import assert_frame_equal
 
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses import job_stalls
 
@@ -33,7 +33,7 @@ JOB = [("stalls", "job", "j")]
 
 def test_steps_before_which_all_are_silent_for_long_are_stalls_of_the_job() -> None:
     rows = job_stalls.find(standing({2: 500, 5: 500, 6: 500}, differ=0), DEFAULT)
-    assert rows.schema == pl.Schema(ROW)
+    assert rows.schema == pl.Schema(FINDING_SCHEMA)
     row = rows.row(0, named=True)
     assert (row["kind"], row["subject_type"], row["subject"]) == JOB[0]
     # 1.5 of 15.5 seconds.

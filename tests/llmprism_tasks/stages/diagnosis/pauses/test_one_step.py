@@ -12,13 +12,13 @@ from handmade import MB, MS, WINDOW, settings
 from job_evidence import groups, history, kinds, with_flows, working
 from network_evidence import both, job, ring
 
-from llmprism_tasks.stages.diagnosis.evidence import ROW, STORAGE, Evidence, shares
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, STORAGE_SCHEMA, Evidence, shares
 from llmprism_tasks.stages.diagnosis.pauses import one_step
 
 USUAL = 4000.0
 WELL = [USUAL, USUAL + 20, USUAL - 20] * 8
 RING = {"a": "b", "b": "c", "c": "d", "d": "a"}
-NOTHING = pl.DataFrame(schema=ROW)
+NOTHING = pl.DataFrame(schema=FINDING_SCHEMA)
 
 
 def evidence(lengths: Sequence[float], current: int, *, moving: Sequence[int] = (), scale: float = 1.0) -> Evidence:
@@ -231,7 +231,7 @@ def test_two_steps_taken_for_one_and_one_that_lost_records_are_not_told(scale: f
 @pytest.mark.parametrize(("written", "length", "kind"), [(500, 14_000, "checkpoint_stall"), (0, 14_000, "cross_step")])
 def test_who_writes_to_storage_meanwhile_saves_a_checkpoint(written: int, length: float, kind: str) -> None:
     job = evidence([*WELL, length, *WELL[:5]], current=6)
-    stored = pl.DataFrame([("j", WINDOW.start_ns + 1000 * MS, written * MB)], schema=STORAGE, orient="row")
+    stored = pl.DataFrame([("j", WINDOW.start_ns + 1000 * MS, written * MB)], schema=STORAGE_SCHEMA, orient="row")
     (row,) = told(dataclasses.replace(job, storage=stored))
     assert (row["kind"], row["subject_type"]) == (kind, "job")
 
@@ -241,7 +241,7 @@ def saving(lengths: Sequence[float], at: Sequence[int], current: int) -> Evidenc
     job = evidence(lengths, current=current)
     begins = job.history["start_ns"].to_list()
     stored = [("j", begins[step] + 1000 * MS, 500 * MB) for step in at]
-    return dataclasses.replace(job, storage=pl.DataFrame(stored, schema=STORAGE, orient="row"))
+    return dataclasses.replace(job, storage=pl.DataFrame(stored, schema=STORAGE_SCHEMA, orient="row"))
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_what_another_finding_tells_is_not_told_again(kind: str, severity: float
     job = evidence([*WELL, 14_000, *WELL[:5]], current=6)
     other = {"job_id": "j", "kind": kind, "subject_type": "job", "subject": "j", "severity": severity, "score": 9.0}
     span = {"start_ns": WINDOW.start_ns, "end_ns": WINDOW.end_ns, "explanation": "It is slow."}
-    assert len(told(job, pl.DataFrame([other | span], schema=ROW))) == count
+    assert len(told(job, pl.DataFrame([other | span], schema=FINDING_SCHEMA))) == count
 
 
 def test_readings_add_up() -> None:

@@ -11,7 +11,7 @@ import pytest
 from job_evidence import DEFAULT, lengthened, shuffled, without_rows, working
 from polars.testing import assert_frame_equal
 
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.pauses import stalls
 
 NICS = "abcdefgh"
@@ -74,7 +74,7 @@ def test_in_a_pipeline_nothing_shows_which_end_was_not_ready(whole: bool, who: s
 
 def test_all_well_is_silent() -> None:
     assert named(stalling({})) == []
-    assert_frame_equal(found(without_rows(stalling({}))), pl.DataFrame(schema=ROW))
+    assert_frame_equal(found(without_rows(stalling({}))), pl.DataFrame(schema=FINDING_SCHEMA))
 
 
 @pytest.mark.parametrize(("by", "rows"), [(160, []), (175, JOB)])

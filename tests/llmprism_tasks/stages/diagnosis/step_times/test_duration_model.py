@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from job_evidence import DEFAULT
 
-from llmprism_tasks.stages.diagnosis.step_times.duration_model import HEAVIEST, fitted
+from llmprism_tasks.stages.diagnosis.step_times.duration_model import MOST_DEGREES_OF_FREEDOM, fitted
 
 SECOND = 10**9
 
@@ -22,7 +22,7 @@ def test_the_usual_step_is_the_median_whatever_a_few_slow_ones_take() -> None:
     model = fitted([4 * SECOND] * 20 + [40 * SECOND] * 3, DEFAULT.least_noise)
     assert model is not None
     assert model.usual_ns == pytest.approx(4 * SECOND)
-    assert (model.deviation, model.freedom) == (DEFAULT.least_noise, HEAVIEST)
+    assert (model.deviation, model.freedom) == (DEFAULT.least_noise, MOST_DEGREES_OF_FREEDOM)
 
 
 def test_of_few_steps_no_chance_is_known() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from job_evidence import DEFAULT, STEP, history, shuffled, together, without_rows, working
 from polars.testing import assert_frame_equal
 
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.step_times import slow_run
 
 BRIEF = dataclasses.replace(DEFAULT, least_lasting_s=0)
@@ -40,7 +40,7 @@ def test_a_run_of_slow_steps_is_told_with_what_it_costs() -> None:
     rows = found([*WELL, *WELL[:4], *[1300] * 5, *WELL[:3]], current=12)
     row = rows.row(0, named=True)
     assert rows.height == 1
-    assert rows.schema == pl.Schema(ROW)
+    assert rows.schema == pl.Schema(FINDING_SCHEMA)
     assert (row["kind"], row["subject_type"], row["subject"]) == ("cross_step", "job", "j")
     assert row["severity"] == pytest.approx(0.3)
     assert row["score"] == pytest.approx(0.3 / DEFAULT.least_noise)
@@ -187,7 +187,7 @@ def test_each_job_is_told_from_its_own_past() -> None:
 
 
 def test_no_evidence_no_rows() -> None:
-    assert_frame_equal(slow_run.find(evidence([], 0), DEFAULT), pl.DataFrame(schema=ROW))
+    assert_frame_equal(slow_run.find(evidence([], 0), DEFAULT), pl.DataFrame(schema=FINDING_SCHEMA))
 
 
 @given(st.integers(0, 10**6), st.integers(40, 80), st.integers(5, 20))

@@ -7,7 +7,7 @@ import dataclasses
 import polars as pl
 from job_evidence import DEFAULT, history, without_rows, working
 
-from llmprism_tasks.stages.diagnosis.evidence import ROW
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA
 from llmprism_tasks.stages.diagnosis.step_times import unexplained
 
 NOTHING = without_rows(working([{"a": [500], "b": [500]}]))
@@ -22,6 +22,6 @@ def test_a_slower_job_is_a_straggler_of_unknown_cause() -> None:
 
 
 def test_a_job_as_it_was_is_none() -> None:
-    assert unexplained.find(NOTHING, DEFAULT).schema == pl.Schema(ROW)
+    assert unexplained.find(NOTHING, DEFAULT).schema == pl.Schema(FINDING_SCHEMA)
     same = dataclasses.replace(NOTHING, history=history([1000.0] * 32, current=12))
     assert unexplained.find(same, DEFAULT).is_empty()

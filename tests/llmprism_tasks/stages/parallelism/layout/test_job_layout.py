@@ -5,7 +5,12 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from llmprism_tasks.stages.parallelism.layout.job_layout import HIDDEN, RINGED, UNSURE, confidence
+from llmprism_tasks.stages.parallelism.layout.job_layout import (
+    HIDDEN_CONTEXT,
+    RINGS_OR_ONE_RING,
+    UNKNOWN_LAYOUT,
+    confidence,
+)
 from llmprism_tasks.stages.parallelism.layout.job_profile import brevity
 
 DEGREES = ("tp", "pp", "dp", "cp", "ep")
@@ -25,13 +30,13 @@ def of(
     ("degrees", "left"),
     [
         ({"tp": 1, "dp": 16}, 1.0),
-        ({"tp": 2, "dp": 8}, RINGED),
+        ({"tp": 2, "dp": 8}, RINGS_OR_ONE_RING),
         ({"tp": 2, "dp": 4, "pp": 2}, 1.0),
         ({"tp": 2, "dp": 4, "ep": 2}, 1.0),
         ({"tp": 2, "dp": 4, "cp": 2}, 1.0),
-        ({"tp": 2, "dp": 4, "pp": 2, "cp": None}, HIDDEN),
-        ({"tp": 2, "dp": 8, "cp": None, "ep": None}, HIDDEN * RINGED),
-        ({"tp": None, "dp": None}, UNSURE),
+        ({"tp": 2, "dp": 4, "pp": 2, "cp": None}, HIDDEN_CONTEXT),
+        ({"tp": 2, "dp": 8, "cp": None, "ep": None}, HIDDEN_CONTEXT * RINGS_OR_ONE_RING),
+        ({"tp": None, "dp": None}, UNKNOWN_LAYOUT),
     ],
 )
 def test_what_looks_the_same_takes_off(degrees: dict[str, int | None], left: float) -> None:

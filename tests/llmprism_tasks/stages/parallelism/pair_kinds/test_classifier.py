@@ -85,7 +85,7 @@ def evenly(spread: float, count: int) -> list[float]:
 def test_a_pair_is_described_as_a_whole_and_by_its_recurring_sizes() -> None:
     rows = in_steps(numbered(ring("ac", BEGINS))).filter(src_addr="a", step=3)
     whole, small, large = rows.sort("size_class").iter_rows(named=True)
-    assert [row["size_class"] for row in (whole, small, large)] == [periodicity.WHOLE, 0, 1]
+    assert [row["size_class"] for row in (whole, small, large)] == [periodicity.WHOLE_PAIR, 0, 1]
     assert [row["records"] for row in (whole, small, large)] == [8, 4, 4]
     assert (whole["distinct"], whole["share"], whole["job_steps"]) == (2, 1, STEPS)
     assert small["share"] == pytest.approx(1 / 3)

@@ -146,8 +146,8 @@ def test_that_links_of_two_kinds_carry_as_much_is_seldom_chance(odd: int, told: 
     ((_, options),) = roles._choices(job)
     by_hosts = [roles.PP] * 4 + [roles.DP] * 2
     cost = next(cost for cost, way in options if way.tolist() == by_hosts)
-    said = 6 * np.log(0.6) - 2 * roles.UNLIKE
-    assert cost == pytest.approx(said - (roles.BY_CHANCE if told == "by hosts" else 0.0))
+    said = 6 * np.log(0.6) - 2 * roles.UNLIKE_ROLE_NATS
+    assert cost == pytest.approx(said - (roles.EQUAL_BYTES_NATS if told == "by hosts" else 0.0))
 
 
 def test_a_copy_between_stages_is_nothing_and_leaves_the_layout_as_it_is() -> None:

@@ -43,7 +43,7 @@ def traffic(batches: int, steps: int, optimizer: float = OPTIMIZER, between: flo
             at += units * SEND
     begins, lasts = (np.round(np.array(times) * MS).astype(np.int64) for times in (starts, ends))
     stream = np.tile(np.arange(SENDERS), begins.size // SENDERS)
-    until = np.append(np.round(np.array(cuts) * MS).astype(np.int64), templates.LAST)
+    until = np.append(np.round(np.array(cuts) * MS).astype(np.int64), templates.FOREVER)
     return Traffic(stream, stream, begins, np.maximum.accumulate(lasts), lasts, np.array(sizes)), until
 
 
@@ -51,7 +51,7 @@ def told(sent: Traffic, until: np.ndarray, alike: np.ndarray | None = None) -> a
     silences = sent.silences(DEFAULT.shortest_quiet_ms * MS)
     all_alike = np.ones(until.size, np.bool_) if alike is None else alike
     all_alike[[0, -1]] = False  # the data begin and end within them
-    known = {"clear": templates.CLEAR, "jitter": templates.JITTER}
+    known = {"clear": templates.CLEAR_SIGMAS, "jitter": templates.LEAST_VARIANCE}
     return accumulation.accumulated(sent, silences, until, all_alike, **known)
 
 
@@ -70,7 +70,7 @@ def test_where_all_are_silent_after_each_they_are_steps() -> None:
     assert told(*traffic(4, 6, optimizer=OPTIMIZER, between=OPTIMIZER)) is None
 
 
-@pytest.mark.parametrize(("steps", "known"), [(accumulation.FEW - 1, False), (accumulation.FEW + 2, True)])
+@pytest.mark.parametrize(("steps", "known"), [(accumulation.FEW_BURSTS - 1, False), (accumulation.FEW_BURSTS + 2, True)])
 def test_a_few_steps_must_be_seen(steps: int, *, known: bool) -> None:
     assert (told(*traffic(8, steps)) is not None) == known
 
@@ -93,7 +93,7 @@ def test_a_silence_at_no_fixed_distance_tells_nothing() -> None:
         np.concatenate([sent.sizes for sent, _ in parts]),
     )
     until = np.concatenate([cuts[:-1] + shift for (_, cuts), shift in zip(parts, at, strict=True)])
-    assert told(joined, np.append(until, templates.LAST)) is None
+    assert told(joined, np.append(until, templates.FOREVER)) is None
 
 
 @pytest.mark.parametrize("lost", [0, 5])

@@ -13,7 +13,7 @@ from handmade import MB, MS, WINDOW, Row, flows, messages, ring
 
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.group_steps import steps_together
-from llmprism_tasks.stages.step_division.periodicity import WHOLE, stream_rhythms
+from llmprism_tasks.stages.step_division.periodicity import WHOLE_PAIR, stream_rhythms
 from llmprism_tasks.stages.traffic import nic_pairs
 
 DEFAULT = RhythmSettings()
@@ -38,7 +38,7 @@ def ends(*parts: list[Row], told: bool = True, pair: str = "ab") -> list[float]:
     """Return the ends of steps as a pair shows them, in ms; none where the group shows none together, of those that are
     told or of those that are not."""
     table = nic_pairs.in_order(flows(*parts))
-    pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE).with_columns(group=pl.lit("g"))
+    pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE_PAIR).with_columns(group=pl.lit("g"))
     found = steps_together(table, pairs, DEFAULT)
     found = found.of(found.streams.filter(told=told))
     shown = found.streams.filter(pl.col("pair") == pairs.filter(src_addr=pair[0], dst_addr=pair[1])["pair"][0])
@@ -130,7 +130,7 @@ def test_most_bytes_must_be_in_the_steps(share: float, *, told: bool) -> None:
 def shown(*parts: list[Row], by_bytes: bool = False) -> dict[str, list[float]]:
     """Return the ends of steps, in ms, by the pairs that take part in them."""
     table = nic_pairs.in_order(flows(*parts))
-    pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE).with_columns(group=pl.lit("g"))
+    pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE_PAIR).with_columns(group=pl.lit("g"))
     found = steps_together(table, pairs, DEFAULT, by_bytes=by_bytes)
     named = found.streams.join(pairs, on="pair").select("pair", pl.concat_str("src_addr", "dst_addr").alias("name"))
     every: dict[str, list[float]] = {}

@@ -55,7 +55,7 @@ def ratio(bursts: Bursts, after: int) -> float | None:
     sent, ends = traffic(bursts)
     silences = sent.silences(DEFAULT.shortest_quiet_ms * MS)
     return passes.end_of_backward(
-        sent, silences, ends[:, after], same_bytes=DEFAULT.byte_tolerance, jitter=templates.JITTER
+        sent, silences, ends[:, after], same_bytes=DEFAULT.byte_tolerance, jitter=templates.LEAST_VARIANCE
     )
 
 

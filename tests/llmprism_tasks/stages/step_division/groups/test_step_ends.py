@@ -12,7 +12,7 @@ from handmade import MB, MS, WINDOW, Row, flows, messages, ring
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups import step_ends
 from llmprism_tasks.stages.step_division.groups.group_steps import ended_alike
-from llmprism_tasks.stages.step_division.periodicity import WHOLE, stream_rhythms
+from llmprism_tasks.stages.step_division.periodicity import WHOLE_PAIR, stream_rhythms
 from llmprism_tasks.stages.traffic import nic_pairs
 
 DEFAULT = RhythmSettings()
@@ -22,7 +22,7 @@ STEPS = [1000.0 * number for number in range(30)]
 def ends(rows: list[Row], known: list[float], *, alone: bool = True) -> list[float]:
     """Return when steps end, in ms, given when they did as somebody found them; none where nobody is asked."""
     table = nic_pairs.in_order(flows(rows))
-    pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE).with_columns(group=pl.lit("g"))
+    pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE_PAIR).with_columns(group=pl.lit("g"))
     found_ns = [WINDOW.start_ns + round(end * MS) for end in known]
     steps = pl.DataFrame({"group": "g", "end_ns": found_ns})
     found = ended_alike(table, pairs, steps, pl.Series(["g"] if alone else [], dtype=pl.String), DEFAULT)
@@ -118,7 +118,7 @@ def test_bytes_come_latest_after_what_is_sent_last() -> None:
 
 @pytest.mark.parametrize(("share", "counts"), [(0.11, True), (0.09, False)])
 def test_pairs_with_few_of_a_senders_bytes_end_no_step(share: float, *, counts: bool) -> None:
-    """`balance.MAIN`: what goes over the second pair once a step would be waited for longest."""
+    """`balance.MAIN_LINK_BYTES`: what goes over the second pair once a step would be waited for longest."""
     times = np.array([step + at for step in range(0, 1000, 100) for at in (0, 50, 60)])
     records = np.tile([0, 0, 1], 10), times, np.tile([500, 500, round(1000 * share)], 10)
     wait = step_ends.waits(records, np.array([0, 0]), np.array([3]), np.array([65]), 10)

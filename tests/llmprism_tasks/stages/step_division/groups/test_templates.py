@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from llmprism_tasks.stages.step_division.groups.templates import ALL, LONGER, Steps
+from llmprism_tasks.stages.step_division.groups.templates import CLOCKED_CLEAR_SIGMAS, EXPLAINED_BYTES, Steps
 
 A_BIT = 1e-6
 
@@ -17,12 +17,14 @@ def steps(*, explained: float, clarity: float, of_parts: float = -np.inf) -> Ste
     return Steps(np.ones(1), times, times, like, share, clarity, explained, clarity_of_parts=of_parts)
 
 
-@pytest.mark.parametrize(("explained", "clear"), [(ALL, True), (ALL - A_BIT, False)])
+@pytest.mark.parametrize(("explained", "clear"), [(EXPLAINED_BYTES, True), (EXPLAINED_BYTES - A_BIT, False)])
 def test_a_clear_template_explains_all(explained: float, clear: bool) -> None:
     assert steps(explained=explained, clarity=1.0).is_clear() == clear
 
 
-@pytest.mark.parametrize(("clarity", "clear"), [(LONGER, True), (LONGER - A_BIT, False), (np.nan, False)])
+@pytest.mark.parametrize(
+    ("clarity", "clear"), [(CLOCKED_CLEAR_SIGMAS, True), (CLOCKED_CLEAR_SIGMAS - A_BIT, False), (np.nan, False)]
+)
 def test_silences_between_its_segments_are_longer(clarity: float, clear: bool) -> None:
     assert steps(explained=1.0, clarity=clarity).is_clear() == clear
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from llmprism_tasks.numerics.jit import subroutine
 from llmprism_tasks.numerics.robust import Floats
 from llmprism_tasks.stages.step_division.kernels.gap_thresholds import MOST_CANDIDATES, ways_to_cut
-from llmprism_tasks.stages.step_division.kernels.regularity import FEW
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 
 SHORTEST = 5_000_000.0
 
@@ -31,7 +31,7 @@ def _by_sorting(gaps: list[int], others: bool, clearest_ratio: float, few_ratio:
     ways = [
         (float(np.sqrt(one * other)), ratio)
         for ratio, rank, one, other in sorted(clear, reverse=True)[:MOST_CANDIDATES]
-        if ratio >= (clearest_ratio if -rank >= FEW - 1 else few_ratio)
+        if ratio >= (clearest_ratio if -rank >= FEW_BURSTS - 1 else few_ratio)
     ]
     return ways if others else [*ways, (falling[-1] / 2, falling[-1] / SHORTEST)]
 
@@ -51,7 +51,7 @@ def test_thresholds_lie_between_neighbours_far_apart(
 
 @pytest.mark.parametrize(("longer", "ways"), [(14_999_999, 0), (15_000_000, 1)])
 def test_gaps_part_from_the_clearest_ratio_on(longer: int, ways: int) -> None:
-    gaps = np.array([longer] * FEW + [10_000_000] * FEW, np.float64)
+    gaps = np.array([longer] * FEW_BURSTS + [10_000_000] * FEW_BURSTS, np.float64)
     assert _ways(gaps, True, 1.5, 5.0)[0].size == 1 + ways  # all of them are far from the shortest
 
 

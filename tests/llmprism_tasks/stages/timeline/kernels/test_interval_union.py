@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from llmprism_tasks.numerics.intervals import Rows
 from llmprism_tasks.stages.timeline.kernels.interval_union import (
-    NOBODY,
+    NO_SEGMENT,
     Counterparts,
     Intervals,
     between,
@@ -29,7 +29,7 @@ def intervals(segments: list[list[Row]]) -> Intervals:
     rows = [row for segment in segments for row in segment]
     offsets = np.cumsum([0, *map(len, segments)]).astype(np.int64)
     starts, ends, bits = (np.array([row[i] for row in rows], dtype=np.int64) for i in range(3))
-    return Intervals(offsets, starts, ends, bits.astype(np.int32), np.full(len(rows), NOBODY))
+    return Intervals(offsets, starts, ends, bits.astype(np.int32), np.full(len(rows), NO_SEGMENT))
 
 
 def exchanges(*segments: list[Row], beside: list[list[Row]] | None = None) -> list[list[tuple[int, int, int, int]]]:
@@ -79,14 +79,14 @@ def test_what_is_joined_covers_all_and_lies_apart(drawn: list[Row]) -> None:
 
 
 def test_what_takes_no_time_is_left_out_and_what_has_no_bits_but_not_what_is_beside() -> None:
-    assert exchanges([(5, 5, QUICK), (7, 9, 0)], beside=[[(8, 8, OTHER)]]) == [[(8, 8, OTHER, NOBODY)]]
+    assert exchanges([(5, 5, QUICK), (7, 9, 0)], beside=[[(8, 8, OTHER)]]) == [[(8, 8, OTHER, NO_SEGMENT)]]
 
 
 def test_what_is_beside_is_joined_like_the_rest_and_has_no_peer() -> None:
-    assert exchanges([(5, 9, QUICK)], beside=[[(0, 5, OTHER)]]) == [[(0, 9, QUICK | OTHER, NOBODY)]]
+    assert exchanges([(5, 9, QUICK)], beside=[[(0, 5, OTHER)]]) == [[(0, 9, QUICK | OTHER, NO_SEGMENT)]]
 
 
-@pytest.mark.parametrize(("owner", "segment"), [(0, 1), (1, NOBODY), (2, 4), (-1, NOBODY)])
+@pytest.mark.parametrize(("owner", "segment"), [(0, 1), (1, NO_SEGMENT), (2, 4), (-1, NO_SEGMENT)])
 def test_a_peer_is_the_other_ends_segment_of_the_same_number(owner: int, segment: int) -> None:
     """Owner 0 has the steps 0, 1 and 2, owner 1 the step 0, and owner 2 the steps 1 and 2."""
     numbers, offsets = np.array([0, 1, 2, 0, 1, 2]), np.array([0, 3, 4, 6])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from llmprism_tasks.stages.timeline.kernels.longest_wait import NOBODY, followed
+from llmprism_tasks.stages.timeline.kernels.longest_wait import NO_NIC, followed
 
 Wait = tuple[int, int, int]
 """Who waited, for whom, and for how long."""
@@ -18,8 +18,8 @@ def whom(*waits: Wait, worth: float = 0, longest: int = 9) -> list[int]:
 
 
 def test_who_waits_for_nobody_has_nobody() -> None:
-    assert whom() == [NOBODY] * 6
-    assert whom((1, 0, 5)) == [NOBODY, 0, *[NOBODY] * 4]
+    assert whom() == [NO_NIC] * 6
+    assert whom((1, 0, 5)) == [NO_NIC, 0, *[NO_NIC] * 4]
 
 
 def test_a_chain_is_followed_to_its_source() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmprism_tasks.stages.timeline.kernels.pass_time import (
-    NONE,
+    NO_LENGTH,
     Sorts,
     Stints,
     at_pace,
@@ -37,7 +37,7 @@ def test_the_shortest_of_each_kind_is_no_longer_than_any(drawn: list[tuple[int, 
     found = shortest(stints, np.arange(5, dtype=np.int32) - 1, 4)
     for segment, half in enumerate((drawn[: offsets[1]], drawn[offsets[1] :])):
         for kind in range(4):
-            assert found[segment, kind] == min((length for work, length in half if work - 1 == kind), default=NONE)
+            assert found[segment, kind] == min((length for work, length in half if work - 1 == kind), default=NO_LENGTH)
 
 
 KNOWN, UNKNOWN, WHOLE, UNKNOWN_WHOLE = np.arange(4, dtype=np.int32)

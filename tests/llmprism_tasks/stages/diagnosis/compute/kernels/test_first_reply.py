@@ -55,10 +55,10 @@ def spans_of(lengths: list[int]) -> list[Transfer]:
 def plain(came: list[list[Transfer]], left: list[list[Transfer]], span: Transfer) -> int:
     within = sorted(one for some in came for one in some if span[0] <= one[0] < span[1])
     if not within:
-        return first_reply.NONE
+        return first_reply.NO_REPLY
     whole = max(end for start, end in within if start <= within[0][1])
     after = [start - whole for some in left for start, _ in some if span[0] <= start < span[1] and start > whole]
-    return min(after, default=first_reply.NONE)
+    return min(after, default=first_reply.NO_REPLY)
 
 
 @given(st.lists(OWNERS, max_size=3))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from step_rows import ALL, DP, EP, NOBODY, PP, ROWS, STEPS, Row, transfers
 
-from llmprism_tasks.stages.diagnosis.own_work.kernels.first_forward_ends import NONE, entries
+from llmprism_tasks.stages.diagnosis.own_work.kernels.first_forward_ends import NO_TIME, entries
 
 
 class Entry(NamedTuple):
@@ -45,7 +45,7 @@ def plain_entries(rows: list[Row], at_once: float) -> dict[int, Entry]:
         if outputs:
             before = [r.end for r in mine if r.kind == DP and r.end <= outputs[0].start]
             found[step] = Entry(
-                NONE if entered is None else entered.end,
+                NO_TIME if entered is None else entered.end,
                 entered.end if entered is not None else max(before, default=int(STEPS.starts[step])),
                 outputs[0].start,
                 entered is not None and entered.peer == outputs[0].peer,
