@@ -264,10 +264,10 @@ def _refused(joint: JointSteps) -> pl.DataFrame:
         each = _moved(joint.flows, offsets, place[mine], ends[low:high])
         links_of = np.flatnonzero(on_link[mine])  # the last of the group, and so are those that answer them
         first = links_of[0] if links_of.size else 0
-        parts = balance.are_parts(each[links_of], np.maximum(back[mine][links_of] - first, -1))
+        late = balance.unreturned(each[links_of], np.maximum(back[mine][links_of] - first, -1))
         sent = np.zeros((int(sender[mine].max()) + 1, each.shape[1]))
         np.add.at(sent, sender[mine], each)
-        if parts or balance.alike(sent) < balance.BYTES_IN_ALIKE_STEPS:
+        if (parts := late > balance.UNRETURNED) or balance.alike(sent) < balance.BYTES_IN_ALIKE_STEPS:
             rows.append((bounds[group], parts))
     chosen, parts_of = [row for row, _ in rows], pl.Series([parts for _, parts in rows], dtype=pl.Boolean)
     return pairs[chosen].select("group", parts=parts_of)

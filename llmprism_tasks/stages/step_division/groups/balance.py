@@ -3,7 +3,7 @@
 In a step every activation that goes over a link of a pipeline comes back as its gradient. Micro-batches are cut while
 others are under way: the first ones of a step fill the pipeline, and go one way; the last ones drain it, and come back.
 So where bytes come back later than in the step that they were sent in, these are parts of steps; and where nothing is
-under way on any link, a step ends. Lost records leave directions unlike as well, but nothing comes back for them.
+under way on any link, a step ends.
 """
 
 from __future__ import annotations
@@ -12,16 +12,11 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
-from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 
 UNRETURNED = 0.015
 """Ratio of the bytes of a group's links in both directions that may come back later than in their step. Of steps of
 simulated and captured training it is 0.008 at most, lost and merged records included; of micro-batches that were taken
 for steps 0.024 to 0.39, less the more of them a step has."""
-
-LOST = 0.0065
-"""The same for what may really come back, where records are lost: of simulated steps of which one record in twenty is,
-it is 0.0052 at most; of micro-batches 0.0077 (thirteen of a first step) to 0.4."""
 
 OUT_OF_BALANCE = 0.4
 """Ratio of what a link typically moves in a step by which its directions differ where something has not come back: a
@@ -78,46 +73,6 @@ def unreturned(each: Floats, back: Integers) -> float:
         return 0.0
     out = np.abs(net) > OUT_OF_BALANCE * typical
     return float(np.abs(net)[out].sum() / both.sum())
-
-
-def are_parts(each: Floats, back: Integers) -> bool:
-    """Say whether segments are parts of a pipeline's steps: bytes come back later, more of them than are lost.
-
-    Parameters
-    ----------
-    each : shape (pairs, segments), bytes
-    back : as `answers` returns
-    """
-    late = unreturned(each, back)
-    if late <= UNRETURNED:
-        return False
-    net, _, typical = _links(each, back)
-    # A copy counts once, however large it is.
-    out = np.clip(np.where(np.abs(net) > OUT_OF_BALANCE * typical, net / typical, 0.0), -1.0, 1.0)
-    return late * _may_come_back(out) > LOST
-
-
-def _may_come_back(out: Floats) -> float:
-    """Return the ratio of what is missing in steps that may come back in later ones, from 0 to 1.
-
-    What is lost in a step says nothing of the next, so what is missing in several of them varies as many times as much
-    as in one. It varies less where it comes back (the variance ratio of Lo and MacKinlay 1988, and its standard error).
-    Of few steps nobody can say what was lost.
-
-    Parameters
-    ----------
-    out : shape (links, steps), what goes one way more than the other
-    """
-    links, steps = out.shape
-    several = np.arange(2, steps // FEW_BURSTS + 1)
-    square = (out**2).sum()
-    if not several.size or square == 0:
-        return 1.0
-    lags = np.arange(1, several[-1])
-    alike = np.array([(out[:, lag:] * out[:, :-lag]).sum() for lag in lags]) / square
-    weights = np.maximum(1 - lags / several[:, np.newaxis], 0.0)
-    error = np.sqrt(2 * (2 * several - 1) * (several - 1) / (3 * several * links * steps))
-    return float(min(np.clip(-2 * weights @ alike, 0.0, None).max() + error[-1], 1.0))
 
 
 def alike(sent: Floats) -> float:

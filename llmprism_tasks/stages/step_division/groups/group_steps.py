@@ -347,7 +347,7 @@ def _as_steps(steps: Steps, each: Floats, back: Integers, settings: RhythmSettin
     """
     step = steps.share >= PRESENT
     step[-1] &= steps.share[-1] >= settings.least_step  # the rest of it may be still to come
-    if balance.are_parts(_by_step(each, np.flatnonzero(step)), back):
+    if balance.unreturned(_by_step(each, np.flatnonzero(step)), back) > balance.UNRETURNED:
         return None
     number = np.where(step, np.cumsum(step) - 1, -1)
     return _Cut(steps.until_ns, number, steps.period_ns, steps.clarity, each[:, steps.whole])

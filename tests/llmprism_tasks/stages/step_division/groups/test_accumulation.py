@@ -70,7 +70,9 @@ def test_where_all_are_silent_after_each_they_are_steps() -> None:
     assert told(*traffic(4, 6, optimizer=OPTIMIZER, between=OPTIMIZER)) is None
 
 
-@pytest.mark.parametrize(("steps", "known"), [(accumulation.FEW_BURSTS - 1, False), (accumulation.FEW_BURSTS + 2, True)])
+@pytest.mark.parametrize(
+    ("steps", "known"), [(accumulation.FEW_BURSTS - 1, False), (accumulation.FEW_BURSTS + 2, True)]
+)
 def test_a_few_steps_must_be_seen(steps: int, *, known: bool) -> None:
     assert (told(*traffic(8, steps)) is not None) == known
 

@@ -49,33 +49,6 @@ def test_of_parts_that_fill_and_drain_a_pipeline_some_does_not(micro_batches: in
     assert (found > balance.UNRETURNED) == told
 
 
-@pytest.mark.parametrize(("messages", "told"), [(2, False), (1, True)])
-def test_what_is_lost_does_not_come_back(messages: int, *, told: bool) -> None:
-    """So many messages each way of each of eight links in a step, of which one in twenty is lost. Of a single one it is
-    not clear enough."""
-    back, found = np.arange(16) ^ 1, []
-    for seed in range(40):
-        seen = np.random.default_rng(seed).random((messages, 16, 40)) > 0.05
-        found.append(balance.are_parts(seen.sum(axis=0).astype(np.float64), back))
-    assert any(found) == told
-
-
-def test_of_few_parts_nobody_can_say_that_something_was_lost() -> None:
-    """The first thirteen parts of a step, in two of which something goes one way over three links."""
-    each = np.ones((6, 13))
-    each[[1, 3], [0, 1]] = 0
-    assert balance.are_parts(each, np.arange(6) ^ 1)
-
-
-@pytest.mark.parametrize("micro_batches", [2, 8])
-def test_parts_are_told_where_messages_are_lost(micro_batches: int) -> None:
-    """One message in twenty, of the four links of two replicas."""
-    for seed in range(20):
-        each = np.tile(parts(12, micro_batches, ahead=(1, 1)), (2, 1))
-        each *= np.random.default_rng(seed).random(each.shape) > 0.05
-        assert balance.are_parts(each, np.arange(8) ^ 1)
-
-
 @pytest.mark.parametrize(("messages", "counts"), [(1, True), (2, False)])
 def test_a_lost_message_of_several_is_not_out_of_balance(messages: int, counts: bool) -> None:
     """A link moves so many messages each way in a step; in two of twenty steps one is lost, one way or the other."""
