@@ -48,13 +48,15 @@ often, but not always, the cause of the silence and not its effect."""
 class FirstStopped:
     """The NICs of one host that stopped first, another host that may have (`other`), and the evidence (`reason`).
 
-    `chance` is the probability that it was the host, and not the other one.
+    `chance` is the probability that it was the host, and not the other one. A `guess` is worth a look, but no message
+    that names a host: chance alone would show as much of a job whose members all stopped at once.
     """
 
     addrs: tuple[str, ...]
     other: str | None
     reason: str
     chance: float = 1.0
+    guess: bool = False
 
 
 def late_pairs(where: StepProgress, hosts: Mapping[str, str], settings: DiagnosisSettings) -> pl.DataFrame:
@@ -395,7 +397,7 @@ def _quiet_before(where: StepProgress, hosts: Mapping[str, str]) -> FirstStopped
         return None
     mine = tuple(sorted(addr for addr in first if hosts[addr] == places[0]))
     chance = LIKELIER if len(places) == 1 else EVEN
-    return FirstStopped(mine, others[0], "sent its last before the others did", chance)
+    return FirstStopped(mine, others[0], "sent its last before the others did", chance, guess=True)
 
 
 def _ring_order(where: StepProgress, ends: list[str], hosts: Mapping[str, str]) -> FirstStopped | None:

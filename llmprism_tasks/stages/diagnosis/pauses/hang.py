@@ -28,7 +28,8 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
     A job whose members all stopped at the same moment, or that has restarted since, is `stopped` with severity 0: it
     crashed or was cancelled, and its GPUs are free. If it restarted with other NICs in place of those of one host,
-    those NICs are the subject; else who stopped first, if others were overdue.
+    those NICs are the subject; else who stopped first, if others were overdue. Of a guess, the job is the subject, and
+    the hosts are its candidates.
 
     No row is written if no member stopped before the others and all had come equally far, because the job may have
     ended there; nor if nothing else is seen any more, because the collector may be silent. If something shows who
@@ -66,13 +67,15 @@ def _row(
     gap, where = silence.gap, silence.where
     silent_s, period_s = ((ns / 1e9) for ns in (silence.until_ns - gap.since_ns, where.period_ns))
     subject_type, subject, peers = _subject(gap.job_id, quiet, hosts)
-    odds = None if quiet is None else _tie(subject_type, subject, quiet, hosts)
+    odds = None if quiet is None else _tie(quiet, hosts)
     stood = f"{'in the middle of' if where.midway else 'after'} a step of {period_s:.1f} s, and "
     if silence.over:
         stood += f"was silent for {silent_s:.0f} s until it {'restarted' if silence.restarted else 'went on'}."
     else:
         stood += f"had been silent for {silent_s:.0f} s when the window ended."
-    if quiet is not None:
+    if quiet is not None and quiet.guess:
+        who = f" It may be host {hosts[quiet.addrs[0]]}, which {quiet.reason}, or host {quiet.other}."
+    elif quiet is not None:
         first = "" if silence.restarted else "stopped first: it "
         who = f" {SUBJECT_NOUNS[subject_type]} {subject} {first}{quiet.reason}." if quiet.addrs else ""
         who += f" It may also have been host {quiet.other}." if quiet.other else ""
@@ -100,17 +103,17 @@ def _row(
     }
 
 
-def _tie(subject_type: str, subject: str, quiet: FirstStopped, hosts: dict[str, str]) -> dict[str, float] | None:
+def _tie(quiet: FirstStopped, hosts: dict[str, str]) -> dict[str, float] | None:
     """Return the two hosts that may have stopped first, with their probabilities; None if there is no other."""
     if quiet.other is None:
         return None
-    host = subject if subject_type == "host" else hosts[subject]
-    return shares({host: quiet.chance, quiet.other: 1 - quiet.chance})
+    return shares({hosts[quiet.addrs[0]]: quiet.chance, quiet.other: 1 - quiet.chance})
 
 
 def _subject(job_id: str, quiet: FirstStopped | None, hosts: dict[str, str]) -> tuple[str, str, list[str] | None]:
-    """Return the subject's type, the subject and its peers: a host if at least half of its NICs stopped together."""
-    if quiet is None:
+    """Return the subject's type, the subject and its peers: a host if at least half of its NICs stopped together, the
+    job if nothing, or only a guess, says who."""
+    if quiet is None or quiet.guess:
         return "job", job_id, None
     host = hosts[quiet.addrs[0]]
     inside = [addr for addr, place in hosts.items() if place == host]
