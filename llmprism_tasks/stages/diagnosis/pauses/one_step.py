@@ -272,7 +272,7 @@ def _told(steps: Steps, slow: Flags, evidence: Evidence, every: Settings) -> lis
     saving = max(CHECKPOINT_BYTES, CHECKPOINT_WRITES_RATIO * usual_written)
     saves = slow & silent & (course.written >= saving)
     rest = slow & ~saves
-    saves &= _is_news(steps, course.written >= saving, settings)
+    saves &= _is_news(steps, course.written >= saving, evidence, settings)
     rows = []
     if saves.any():
         wrote = f"while its members wrote {course.written[saves].sum() / 1e6:,.0f} MB to storage"
@@ -297,11 +297,11 @@ def _told(steps: Steps, slow: Flags, evidence: Evidence, every: Settings) -> lis
     return rows
 
 
-def _is_news(steps: Steps, saves: Flags, settings: DiagnosisSettings) -> Flags:
+def _is_news(steps: Steps, saves: Flags, evidence: Evidence, settings: DiagnosisSettings) -> Flags:
     """Return in which steps a checkpoint is no habit of the job: it takes far longer than those before it.
 
-    Where none was seen before, nobody knows what is usual. It is judged as if another one followed after the time in
-    which none came: regular checkpoints may cost as much.
+    Where none was seen before, nobody knows what is usual, and the time it takes decides: as much of a window as
+    regular checkpoints may cost.
 
     Parameters
     ----------
@@ -311,7 +311,7 @@ def _is_news(steps: Steps, saves: Flags, settings: DiagnosisSettings) -> Flags:
     excess = np.maximum(steps.excess, 0)
     # What is written at the end of a step may lengthen the next one.
     paused = np.maximum(excess, np.append(excess[1:], 0))
-    least = settings.least_checkpoint * (steps.starts - steps.starts[0]).astype(np.float64)
+    least = np.full(excess.size, settings.least_checkpoint * evidence.window.length_ns)
     for at in np.flatnonzero(saves):
         before = paused[:at][saves[:at]]
         if before.size:
