@@ -16,6 +16,9 @@ from llmprism_tasks.stages.traffic.opposite import opposite
 RAILS = 2
 """NICs of a host that must be missing together: of a single one the collector may have lost the record."""
 
+LEAST_OTHERS = 2
+"""Other hosts that must have begun: of two hosts, either may be the one that stopped."""
+
 
 def missing_sender(pairs: pl.DataFrame, ended_ns: int, silent_ns: int, hosts: Mapping[str, str]) -> tuple[str, ...]:
     """Return the NICs of the host that alone is missing from the last exchange; empty if there is none.
@@ -38,7 +41,7 @@ def missing_sender(pairs: pl.DataFrame, ended_ns: int, silent_ns: int, hosts: Ma
         )
         .sort("last_ns", "host")
     )
-    if sent.height <= RAILS or sent["host"].has_nulls():
+    if sent.height <= LEAST_OTHERS or sent["host"].has_nulls():
         return ()
     first, others = sent[:1], sent[1:]
     begun_ns = int(others["last_ns"].min())  # type: ignore[arg-type]
