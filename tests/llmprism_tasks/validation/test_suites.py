@@ -243,11 +243,11 @@ def test_acts_of_one_moment_are_held_against_each_other(file: Warehouse, acts: s
     ],
 )
 def test_rows_of_a_strange_job_or_nic_break_what_joins_them_to_members(
-    one_file: Warehouse, expectation: str, strange: dict[str, str]
+    file: Warehouse, expectation: str, strange: dict[str, str]
 ) -> None:
     table, _, _ = expectation.partition(".")
-    store.replace(one_file, WINDOW, sound() | {table: changed(table, **strange)(sound())})
-    assert expectation in failed(validation.validate(one_file, WINDOW, [table]))
+    store.replace(file, WINDOW, sound() | {table: changed(table, **strange)(sound())})
+    assert expectation in failed(validation.validate(file, WINDOW, [table]))
 
 
 def test_every_expectation_is_named_noted_and_shown_to_fail() -> None:
