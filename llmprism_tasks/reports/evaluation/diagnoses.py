@@ -119,6 +119,8 @@ def fault_scores(found: Tables, truth: Tables, verdicts: pl.DataFrame) -> pl.Dat
     Parameters
     ----------
     found : `windows`; faults outside all of them are left out
+    truth : `truth_faults`, `truth_steps`, `truth_pauses`; faults that are pauses on purpose, such as checkpoints that a
+        job writes by habit, are left out: nobody has to tell them
     verdicts : as `judged` returns
 
     Returns
@@ -129,7 +131,8 @@ def fault_scores(found: Tables, truth: Tables, verdicts: pl.DataFrame) -> pl.Dat
     the one in which the fault begins to the first that names it; 0 is at once), `effect` (ratio by which steps of the
     job that it slows most are longer on average than steps at times without a fault; NULL without such steps)
     """
-    faults = _faults(truth)
+    habits = truth["truth_pauses"].select(fault_job="job", fault_start_ns="start_ns", fault_end_ns="end_ns")
+    faults = _faults(truth).join(habits, on=habits.columns, how="anti", maintain_order="left")
     windows = found["windows"].select("window_start_ns", "window_end_ns")
     spans = windows.join_where(
         faults, pl.col("fault_start_ns") < pl.col("window_end_ns"), pl.col("fault_end_ns") > pl.col("window_start_ns")

@@ -118,6 +118,17 @@ def test_a_fault_outside_the_windows_is_not_asked_for() -> None:
     assert evaluate(run.found(), run.truth(**run.faults(late))).faults.is_empty()
 
 
+@pytest.mark.parametrize(("end_ns", "asked"), [(1900, False), (1899, True)])
+def test_a_checkpoint_that_the_job_writes_by_habit_is_not_asked_for(end_ns: int, asked: bool) -> None:
+    stall = ("checkpoint_stall", "a", "job", "a", 500, 1900, ["job:a"])
+    habits = pl.DataFrame({"job": ["a"], "start_ns": [500], "end_ns": [end_ns]})
+    scores = evaluate(
+        run.found(**run.diagnoses((0, "x", "job", "x", 0.3))), run.truth(**run.faults(stall), truth_pauses=habits)
+    )
+    assert scores.faults.is_empty() != asked
+    assert headline(scores)["false_diagnoses"] == 0
+
+
 @pytest.mark.parametrize(
     ("kind", "steps", "begins", "false"),
     [("cross_step", 1, 400, 0), ("cross_step", 1, 999, 1), ("cross_step", None, 400, 1), ("stalls", 3, 400, 1)],
