@@ -202,3 +202,4 @@ def test_those_found_around_each_window_are_those_found_from_all(
     one = empty_warehouse(tmp_path_factory.mktemp("incidents") / "w.duckdb")
     for number, told, state, aside in windows:
         end(one, number, told=told, status=state, aside=aside)
+    assert agree(one)  # as it did after each window
