@@ -1,7 +1,6 @@
 """A capture drawn by its seed: what trains, beside whom, and what goes wrong.
 
-Kinds of training and of trouble go by turns, so that a few seeds have all; everything else is drawn. Even seeds are for
-building the method with, odd ones are looked at by nobody before it is frozen.
+Kinds of training and of trouble go by turns, so that a few seeds have all; everything else is drawn.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from accuracy.equality import equality
 from accuracy.equality.answers import ANSWERS
-from accuracy.families.registry import FAMILIES, TROUBLES
+from accuracy.families.registry import FAMILIES, FIRST_PUBLISHED_SEED, TROUBLES
 from accuracy.pages.accuracy_page import write_page
 from accuracy.pages.diagnosis_page import write_diagnosis
 from accuracy.pages.mistakes import wrongs
@@ -29,8 +29,13 @@ from llmprism_tasks.reports.evaluation.score_tables import WIDTH
 GROUPS = (*FAMILIES, "curves", "captures")
 """What the page on accuracy is made of; troubles are run when they are named."""
 
-PUBLISHED = {"faults": range(1, 61, 2), "seeds": (1, 3), "healthy": (1, 3, 5)}
-"""Odd seeds of the second source, with which nothing is built: two of each kind of fault and of job."""
+_FIRST = FIRST_PUBLISHED_SEED
+PUBLISHED = {
+    "faults": range(_FIRST, _FIRST + 60),
+    "seeds": range(_FIRST, _FIRST + 2),
+    "healthy": range(_FIRST, _FIRST + 3),
+}
+"""Seeds of the second source: four of each kind of fault, two of each kind of job."""
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -165,7 +170,7 @@ def _add_judge(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     judge.add_argument("--seeds", type=int, nargs="+", metavar="SEED", help="of the cases")
     judge.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), metavar="NAME")
     judge.add_argument("--folders", type=Path, nargs="+", help="captures: with flows, topology.csv and truth/")
-    judge.add_argument("--published", action="store_true", help="the odd seeds that are published, of all of these")
+    judge.add_argument("--published", action="store_true", help="the seeds that are published, of all of these")
     judge.add_argument(
         "--final", type=int, nargs="+", metavar="SEED", help="then the families of these seeds, and all pages"
     )

@@ -16,8 +16,8 @@ from accuracy.families.whole_platform import platform
 DEVELOPMENT_SEEDS = range(10)
 """Seeds for building the method with; never published."""
 
-FIRST_PUBLISHED_SEED = 100
-"""Seeds from here on are published, and nothing is built with them."""
+FIRST_PUBLISHED_SEED = 900
+"""Seeds from here on are published, of every source; nothing was built with them. It rises when some were looked at."""
 
 
 class Bound(NamedTuple):
@@ -82,7 +82,6 @@ class Family:
     bounds : what is expected of the joint method
     minutes : how long one is
     published : how many seeds are published
-    first : the first of them; later than others' where some have shown a fault that was mended since
     methods : those that are measured
     """
 
@@ -91,13 +90,12 @@ class Family:
     bounds: tuple[Bound, ...] = ()
     minutes: int = 3
     published: int = 4
-    first: int = FIRST_PUBLISHED_SEED
     methods: tuple[str, ...] = ("joint", "published")
 
     @property
     def seeds(self) -> range:
         """The seeds whose figures are published."""
-        return range(self.first, self.first + self.published)
+        return range(FIRST_PUBLISHED_SEED, FIRST_PUBLISHED_SEED + self.published)
 
 
 FAMILIES: Mapping[str, Family] = {
@@ -195,7 +193,6 @@ TROUBLES: Mapping[str, Family] = {
         _at_most(0.01, "false_per_job_hour"),
         minutes=troubles.HEALTHY_MINUTES,
         published=14,  # of 1.8 job-hours each: a quarter of a hundred
-        first=400,
         methods=("joint",),
     ),
     "healthy_damaged": Family(
@@ -204,7 +201,6 @@ TROUBLES: Mapping[str, Family] = {
         _at_most(0.01, "false_per_job_hour"),
         minutes=troubles.HEALTHY_MINUTES,
         published=7,
-        first=450,
         methods=("joint",),
     ),
     "healthy_platform": Family(
@@ -213,7 +209,6 @@ TROUBLES: Mapping[str, Family] = {
         _at_most(0.01, "false_per_job_hour"),
         minutes=troubles.HEALTHY_MINUTES,
         published=15,  # of 6.8 job-hours each: a hundred
-        first=590,
         methods=("joint",),
     ),
 }

@@ -18,7 +18,7 @@ from accuracy.pages.markdown_tables import (
     wanted_list,
 )
 from accuracy.pages.run_totals import Tally, missed, tally
-from accuracy.runs.results import Result, kept, kept_beginning, version
+from accuracy.runs.results import Result, kept, kept_unseen, version
 from accuracy.runs.sources import METHODS, Source, curve_sources, family_sources
 from accuracy.second_source.cases import CASES
 
@@ -29,7 +29,7 @@ Parts = dict[str, dict[str, list[Result]]]
 def write_page(out: Path, seeds: Sequence[int] | None) -> list[Path]:
     """Write the page and, in `images/` beside it, a picture for each curve; returns the files."""
     families = _by_part(family_sources(FAMILIES, seeds), lambda source: source.group)
-    captures = unseen_captures()
+    captures = kept_unseen("capture-")
     points = _by_part(curve_sources(seeds), lambda source: source.label)
     pictures = [_picture(out.parent / "images", name, points) for name in CURVES]
     results = [
@@ -52,17 +52,9 @@ def write_page(out: Path, seeds: Sequence[int] | None) -> list[Path]:
     return [out, *pictures]
 
 
-def unseen_captures() -> dict[str, Result]:
-    """Return what was read of the captures that nothing was built with: those that odd seeds drew."""
-    found = kept_beginning("capture-")
-    odd = [name for name in found if name.split(",")[0].isdigit() and int(name.split(",")[0]) % 2]
-    return {name: found[name] for name in sorted(odd, key=lambda name: (int(name.split(",")[0]), name))}
-
-
 def _second_source() -> list[Result]:
-    """Return what was read of jobs of the second source that odd seeds drew."""
-    found = {name: kept_beginning(f"case-{name}-") for name in CASES}
-    return [result for results in found.values() for seed, result in results.items() if int(seed) % 2]
+    """Return what was read of jobs of the second source."""
+    return [result for name in CASES for result in kept_unseen(f"case-{name}-").values()]
 
 
 def _so_what(families: Parts, captures: Mapping[str, Result], certain: Sequence[Result]) -> str:
@@ -131,8 +123,9 @@ def _introduction(seeds: Sequence[int] | None, results: Sequence[Result]) -> Ite
         f"scenario or capture. {of}"
     )
     yield (
-        "To repeat it: `make accuracy`, which goes on where it was interrupted; `python -m accuracy run --families "
-        "plain --seeds 100` for one run; `python -m accuracy wrong` for what was wrong, job by job. "
+        "To repeat it: `make accuracy`, which goes on where it was interrupted; "
+        f"`python -m accuracy run --families plain --seeds {FIRST_PUBLISHED_SEED}` for one run; "
+        "`python -m accuracy wrong` for what was wrong, job by job. "
         f"{len(results)} runs, {minutes:.0f} CPU minutes. Code: {', '.join(versions) or 'none'}."
     )
     if versions not in ([], [version()]):
@@ -156,9 +149,8 @@ def _captures(captures: Mapping[str, Result]) -> Iterator[str]:
     yield "## Real training that nothing was built with"
     yield (
         "Training runs of PyTorch over TCP, compared with what the ranks logged. A seed draws what trains, beside "
-        "whom, and what goes wrong (`tests/captures/drawn.py`; `tests/captures --drawn 1 3 5` makes the like). Even "
-        "seeds are for building the method; these are odd ones. `coarse` has a collector's idle timeout of 20 ms "
-        "instead of 5."
+        "whom, and what goes wrong (`tests/captures/drawn.py`; `tests/captures --drawn 1 2 3` makes the like). "
+        "`coarse` has a collector's idle timeout of 20 ms instead of 5."
     )
     if not captures:
         yield "Not measured."
@@ -221,7 +213,7 @@ def _calibrated(certain: Sequence[Result], picture: Path) -> Iterator[str]:
     yield "## Whether it knows when it does not know"
     yield (
         "How often a row is right, by the confidence it has: of all families, of the captures above, and of the jobs "
-        "of the second source of traffic (`docs/second_source.md`) that odd seeds drew. A row of `jobs` is right if "
+        "of the second source of traffic (`docs/second_source.md`). A row of `jobs` is right if "
         "its members are exact, it is called training, and no degree it gives is wrong."
     )
     yield f"![How often rows are right, by confidence](images/{picture.name})"

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from accuracy.families.registry import TROUBLES
-from accuracy.pages.accuracy_page import unseen_captures
 from accuracy.pages.judged_tables import MEANINGS, faults_table, misses, quiet
 from accuracy.pages.markdown_tables import MISSED, shown, table
 from accuracy.pages.run_totals import LEAST_EFFECT, culprits, is_loud, missed
 from accuracy.runs.fault_costs import PUBLISHED_SEEDS, WITHIN
-from accuracy.runs.results import Result, kept, kept_beginning, kept_prices, version
+from accuracy.runs.results import Result, kept, kept_prices, kept_unseen, version
 from accuracy.runs.sources import Source, family_sources
 from llmprism_tasks.contract.fault_catalogue import KINDS
 
@@ -31,9 +30,9 @@ MEASURED = "## How right it is"
 def write_diagnosis(out: Path, seeds: Sequence[int] | None) -> Path:
     """Write the page; returns its file."""
     families = _measured(family_sources(TROUBLES, seeds))
-    unseen = {f"seed {name}": one for name, one in kept_beginning("fault-").items() if int(name) % 2}
-    unseen |= {f"healthy {name}": one for name, one in kept_beginning("healthy-").items() if int(name) % 2}
-    captures = {f"capture {name}": one for name, one in unseen_captures().items()}
+    unseen = {f"seed {name}": one for name, one in kept_unseen("fault-").items()}
+    unseen |= {f"healthy {name}": one for name, one in kept_unseen("healthy-").items()}
+    captures = {f"capture {name}": one for name, one in kept_unseen("capture-").items()}
     results = [*(result for _, result in families), *unseen.values(), *captures.values()]
     sections = [
         explained(),
@@ -141,8 +140,8 @@ def _unseen(unseen: Mapping[str, Result], captures: Mapping[str, Result]) -> Ite
     """Yield what was said of faults that nothing was built with: of another simulator, and of real training."""
     yield "### Faults of another model"
     yield (
-        "Their effect follows from the order of operations of the second source of traffic (`docs/second_source.md`); "
-        "only odd seeds are here, with which nothing was built."
+        "Their effect follows from the order of operations of the second source of traffic (`docs/second_source.md`). "
+        "Nothing was built with these seeds."
     )
     verdicts = [one for result in unseen.values() for one in result["verdicts"]]
     yield faults_table(verdicts) if verdicts else "Not measured."
@@ -151,7 +150,7 @@ def _unseen(unseen: Mapping[str, Result], captures: Mapping[str, Result]) -> Ite
         yield quiet(unseen.values())
         yield from misses(unseen)
     yield "### Faults of real training"
-    yield "Captures that odd seeds drew (`docs/accuracy.md`), each with fine and with coarse records."
+    yield "Captures that nothing was built with (`docs/accuracy.md`), each with fine and with coarse records."
     verdicts = [one for result in captures.values() for one in result["verdicts"]]
     yield faults_table(verdicts) if verdicts else "Not measured."
     if captures:
@@ -178,15 +177,32 @@ def _prices(seeds: Sequence[int] | None) -> Iterator[str]:
     if others := [str(seed) for seed, (by, _) in every.items() if by not in (None, version())]:
         yield f"Measured by other code than the present {version()}: seeds {', '.join(others)}."
     heads = ("job", "fault", "steps are longer by", "true GPU-s", "by replay", "error")
-    yield table(heads, map(_price, rows)) if rows else "Not measured."
+    alike: dict[tuple[str, str, float], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        alike.setdefault((row["job"], row["fault"], row["slower"] or 0.0), []).append(row)
+    yield table(heads, map(_price, alike.values())) if rows else "Not measured."
 
 
-def _price(row: Mapping[str, Any]) -> list[str]:
-    said, error = row["recoverable_gpu_s"], row["error"]
-    told = ["-", "not priced"] if said is None else [f"{said:,.1f}", "-" if error is None else f"{100 * error:+.1f} %"]
-    slower = f", {row['slower']:.1f} times" if row["slower"] else ""
-    what = [row["job"], row["fault"] + slower, f"{100 * row['share']:.1f} %"]
-    return [*what, f"{row['true_gpu_s']:,.1f}", *told]
+def _price(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the line of a fault of a job: what its seeds gave, from the least to the most."""
+    first = rows[0]
+    slower = f", {first['slower']:.1f} times" if first["slower"] else ""
+    priced = [row["recoverable_gpu_s"] for row in rows if row["recoverable_gpu_s"] is not None]
+    unpriced = len(rows) - len(priced)
+    errors = [100 * row["error"] for row in rows if row["error"] is not None]
+    return [
+        first["job"],
+        first["fault"] + slower,
+        _span([100 * row["share"] for row in rows], ".1f") + " %",
+        _span([row["true_gpu_s"] for row in rows], ",.1f"),
+        ", ".join(([_span(priced, ",.1f")] if priced else []) + ([f"{unpriced} not priced"] if unpriced else [])),
+        _span(errors, "+.1f") + " %" if errors else "-",
+    ]
+
+
+def _span(values: Sequence[float], form: str) -> str:
+    least, most = format(min(values), form), format(max(values), form)
+    return least if least == most else f"{least} to {most}"
 
 
 def _told(row: Mapping[str, Any]) -> str:

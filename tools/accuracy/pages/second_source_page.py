@@ -10,15 +10,15 @@ from accuracy.pages.judged_tables import MEANINGS, WANTED, faults_table, misses,
 from accuracy.pages.known_gaps import confidence_table
 from accuracy.pages.markdown_tables import families_table, table
 from accuracy.pages.run_totals import tally
-from accuracy.runs.results import Result, kept_beginning, version
+from accuracy.runs.results import Result, kept_unseen, version
 from accuracy.second_source.cases import CASES
 from accuracy.second_source.fault_cases import STRIKES
 
 ABOUT = """`python -m accuracy second` writes this page from what `python -m accuracy judge` measured. Its jobs come
 from `tools/accuracy/second_source`, which shares no code with `llmprism simulate`: steps follow from the order of their
 operations, collectives are NCCL's rings, trees and all-to-alls, a record for each channel. A seed draws all
-parameters. Even seeds are for building the method; this page is of odd ones, which nothing was built with. A step's
-duration is that up to the end of its gradients' synchronisation."""
+parameters; nothing was built with the seeds of this page. A step's duration is that up to the end of its gradients'
+synchronisation."""
 
 BOUNDS = (
     *(Bound(f"{kind}_{side}", 0.97) for kind in ("dp", "pp", "ep", "cp") for side in ("precision", "recall")),
@@ -29,18 +29,13 @@ BOUNDS = (
 
 
 def write_second_source(page: Path) -> Iterator[str]:
-    """Write the page of all odd seeds that are measured, and yield the file's name."""
-    cases = {name: _odd(kept_beginning(f"case-{name}-")) for name in CASES}
-    faults, healthy = (_odd(kept_beginning(prefix)) for prefix in ("fault-", "healthy-"))
+    """Write the page of all published seeds that are measured, and yield the file's name."""
+    cases = {name: kept_unseen(f"case-{name}-") for name in CASES}
+    faults, healthy = (kept_unseen(prefix) for prefix in ("fault-", "healthy-"))
     sections = ["# A second source of traffic", *so_what(cases, faults, healthy), ABOUT, *_cases(cases)]
     sections += [*_faults(faults, healthy), *_about(cases, faults, healthy)]
     page.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
     yield f"Written: {page}"
-
-
-def _odd(results: Mapping[str, Result]) -> dict[str, Result]:
-    """Keep the runs of odd seeds, by seed."""
-    return {seed: result for seed, result in sorted(results.items(), key=lambda one: int(one[0])) if int(seed) % 2}
 
 
 def so_what(

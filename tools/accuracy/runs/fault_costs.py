@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from accuracy.families.registry import FIRST_PUBLISHED_SEED
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.plan import STAGES
 from llmprism_tasks.contract.windows import Window
@@ -27,7 +28,7 @@ LAST = START.shifted(1)
 FAULT_S = 40
 """Seconds of health before the fault: some steps of each job's, which show what is usual."""
 
-PUBLISHED_SEEDS = (100, 101, 102)
+PUBLISHED_SEEDS = range(FIRST_PUBLISHED_SEED, FIRST_PUBLISHED_SEED + 3)
 WITHIN = 0.05
 """Ratio of the true loss by which a price may be off."""
 

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from accuracy.families.registry import FIRST_PUBLISHED_SEED
 from accuracy.runs.sources import PROJECT, Source
 
 KEPT = PROJECT / ".accuracy"
@@ -67,11 +68,16 @@ def kept_named(name: str) -> Result | None:
     return _read(file) if file.exists() else None
 
 
-def kept_beginning(prefix: str) -> dict[str, Result]:
-    """Return what was measured last of all runs whose names begin so, by the rest of their names, whatever the code."""
+def kept_unseen(prefix: str) -> dict[str, Result]:
+    """Return what was measured last of runs of published seeds, by what follows the prefix: `900`, `901, coarse`.
+
+    The name of a run is the prefix and its seed. What was made of other seeds, or has a name instead, is left out.
+    """
     files = sorted(KEPT.glob(f"*/{prefix}*.json"), key=lambda file: file.stat().st_mtime)
     latest = {file.stem.removeprefix(prefix): file for file in files}
-    return {name: _read(file) for name, file in sorted(latest.items())}
+    seeds = {name: name.split(",")[0] for name in latest}
+    unseen = [name for name, seed in seeds.items() if seed.isdigit() and int(seed) >= FIRST_PUBLISHED_SEED]
+    return {name: _read(latest[name]) for name in sorted(unseen, key=lambda name: (int(seeds[name]), name))}
 
 
 def _read(file: Path) -> Result:

@@ -1,6 +1,6 @@
 """Platforms on which something goes wrong, drawn by a seed; what it does follows from the order of operations.
 
-Kinds go by turns. Even seeds are for building the method with; odd ones are published, and nothing is built with them.
+Kinds go by turns: seeds 2n and 2n + 1 have the n-th.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Strike = Callable[[np.random.Generator, Platform], Platform]
 
 
 def draw(seed: int) -> Drawn:
-    """Return what a seed draws; seed 2n and 2n + 1 have the n-th kind of fault."""
+    """Return what a seed draws."""
     rng = np.random.default_rng([seed, 29])
     strike = tuple(STRIKES.values())[seed // 2 % len(STRIKES)]
     well = _platform(rng)
