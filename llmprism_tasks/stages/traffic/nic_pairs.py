@@ -80,30 +80,18 @@ def between_gpus(flows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     for end in ("src", "dst"):
         renamed = nics.rename({"addr": f"{end}_addr"} | {column: f"{end}_{column}" for column in described})
         pairs = pairs.join(renamed, on=f"{end}_addr")
-    return _described(flows, pairs.drop(PAIR))
+    return of_pairs(flows, pairs.drop(PAIR))
 
 
 def inside_jobs(flows: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
     """Keep the flows between two members of one job, with its `job_id`, a code as well; as `between_gpus` otherwise."""
-    return _inside(flows, job_members.select("addr", "job_id"))
-
-
-def _inside(flows: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
     flows, pairs = _with_pairs(flows)
+    jobs = job_members.select("addr", "job_id")
     for end in PAIR:
         pairs = pairs.join(jobs.rename({"addr": end, "job_id": f"{end}_job"}), on=end)
     same = pairs.filter(pl.col(f"{PAIR[0]}_job") == pl.col(f"{PAIR[1]}_job"))
     code = pl.Enum(jobs["job_id"].unique().sort())
-    return _described(flows, same.select("pair", job_id=pl.col(f"{PAIR[0]}_job").cast(code)).sort("pair"))
-
-
-def _described(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Do what `of_pairs` does, for whom ever asks for these pairs in the same memory."""
-    return of_pairs(_chosen(flows, pairs.select("pair")), pairs)
-
-
-def _chosen(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
-    return of_pairs(flows, pairs)
+    return of_pairs(flows, same.select("pair", job_id=pl.col(f"{PAIR[0]}_job").cast(code)))
 
 
 def of_pairs(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
@@ -131,8 +119,7 @@ def bulk(flows: pl.DataFrame, settings: TrafficSettings) -> pl.DataFrame:
     """Keep the flows that carry data: handshakes, scalars and "ready" messages are smaller than any tensor that counts.
 
     Messages of a size that comes back as it went, as a pipeline's do, are one record each, though a collector cut them.
-    What a pair's are depends on it and on the pair that answers it alone: so let all stages ask for those of all flows,
-    which are looked for once, and choose from them.
+    What a pair's are depends on it and on the pair that answers it alone.
     """
     flows = in_order(flows) if "pair" in flows.columns else numbered(flows)[0]
     kept = flows["bytes"].to_numpy() > settings.control_bytes
