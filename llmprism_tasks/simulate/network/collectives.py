@@ -105,7 +105,7 @@ class RingExchange:
     """Each unit sends to the next one of its group; a hop is a rendezvous of the two."""
 
     def __init__(self, wires: StageQueuePairs, groups: Indices, lanes: int) -> None:
-        self._wires, self._lanes = wires, lanes
+        self._wires = wires
         self._following = np.empty(groups.size, dtype=np.int64)
         self._following[groups] = np.roll(groups, -1, axis=1)
         self._preceding = np.argsort(self._following)
