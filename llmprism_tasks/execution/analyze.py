@@ -15,8 +15,8 @@ import polars as pl
 from llmprism_tasks import validation
 from llmprism_tasks.contract.errors import ContractError, LlmprismError
 from llmprism_tasks.contract.plan import STAGES
-from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.execution.catch_up import land_again
+from llmprism_tasks.contract.windows import ALL_TIME, Window
+from llmprism_tasks.execution.catch_up import land_again, mark_late
 from llmprism_tasks.execution.partitions import stage_runner
 from llmprism_tasks.execution.partitions.partitioned import run_by_jobs, run_in_memory, tables_read_first
 from llmprism_tasks.execution.partitions.pool import Pool, pool_for_flows
@@ -176,6 +176,7 @@ def run_due(settings: Settings) -> tuple[list[Window], list[LlmprismError]]:
     warehouse = open_configured(settings)
     done: list[Window] = []
     failed: dict[int, LlmprismError] = {}
+    mark_late(warehouse, store.read(warehouse, "minutes", ALL_TIME), settings, now_ns=time.time_ns())
     while True:
         waiting = due(read_states(warehouse, settings, now_ns=time.time_ns()))
         starts = [start_ns for start_ns in waiting["window_start_ns"] if start_ns not in failed]

@@ -22,7 +22,8 @@ from llmprism_tasks.settings import Settings
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.landing import landing
+from llmprism_tasks.warehouse.landing import file_register, landing
+from llmprism_tasks.warehouse.landing.intake import Intake
 
 logger = logging.getLogger(__name__)
 
@@ -64,9 +65,11 @@ def take_stock(settings: Settings, *, now_ns: int) -> Stock:
     """
     warehouse = open_configured(settings)
 
-    expected = missing_minutes(store.read(warehouse, "minutes", ALL_TIME), settings, now_ns=now_ns)
+    there = store.read(warehouse, "minutes", ALL_TIME)
+    expected = missing_minutes(there, settings, now_ns=now_ns)
     if expected:
         warehouse.write(lambda connection: minutes.expect(connection, expected, now_ns))
+    mark_late(warehouse, there, settings, now_ns=now_ns)
     found = read_states(warehouse, settings, now_ns=now_ns)
     starts = next_tries(found, settings, now_ns=now_ns)
     if starts:
@@ -97,6 +100,39 @@ def missing_minutes(there: pl.DataFrame, settings: Settings, *, now_ns: int) -> 
         )
     known = set(there["window_start_ns"])
     return [start_ns for start_ns in range(max(first_ns, earliest_ns), end_ns, length_ns) if start_ns not in known]
+
+
+def mark_late(warehouse: Warehouse, there: pl.DataFrame, settings: Settings, *, now_ns: int) -> list[int]:
+    """Mark windows as due for which a file came after the landings that looked at files of its name.
+
+    Of the last `catch_up.outage_windows` windows up to the newest that was landed. A file of an hour or a day makes the
+    last landed window in it due, whose landing then tells of the others.
+
+    Parameters
+    ----------
+    there : the table `minutes`
+
+    Returns
+    -------
+    starts of the windows that were marked
+    """
+    landed = there.filter(pl.col("begun_ns").is_not_null())
+    newest_ns, length_ns = landed["window_start_ns"].max(), settings.window.length_ns
+    if not isinstance(newest_ns, int):
+        return []
+    span = Window(newest_ns, length_ns).lookback(settings.catch_up.outage_windows - 1)
+    known = Intake(now_ns=now_ns, young_ns=settings.window.allowed_lateness_ns)
+    unread = file_register.unread(warehouse, settings.places.flows, span, length_ns, known)
+    starts = landed.filter(pl.col("due_reason").is_null())["window_start_ns"].sort().to_numpy()
+    late: set[int] = set()
+    for named in (file.span for file in unread if file.span is not None):
+        inside = starts[(starts >= named.start_ns) & (starts < named.end_ns)]
+        late |= {int(inside[-1])} if inside.size else set()
+    found = sorted(late)
+    if found:
+        logger.warning("%d windows are due: files named for them came late, such as %s", len(found), unread[0].path)
+        warehouse.write(lambda connection: minutes.mark_due(connection, found, minutes.LATE_RECORDS, now_ns=now_ns))
+    return found
 
 
 def tell(warehouse: Warehouse, counted: Coverage, settings: Settings, *, now_ns: int) -> None:

@@ -178,6 +178,15 @@ def files_of(window: Window, flows: str) -> list[FlowFile] | None:
     return [file for file in files if file.span is not None and file.span.contains(window.start_ns)]
 
 
+def named_within(interval: Window, flows: str, *, length_ns: int) -> list[FlowFile]:
+    """Return a pattern's files that are named for windows of an interval of many windows; none of another source."""
+    if not Pattern.is_one(flows):
+        return []
+    pattern = Pattern.parse(flows)
+    found = pattern.within(interval, length_ns)
+    return [FlowFile(path, _format(path), found[path]) for path in _known(_inside(found, pattern.folder), flows)]
+
+
 def check_whole(path: str) -> None:
     """Read a compressed file to its end, because DuckDB takes a truncated file for a short one.
 

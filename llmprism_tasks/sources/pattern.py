@@ -111,6 +111,17 @@ class Pattern:
             if span.start_ns - lateness_ns < interval.end_ns and span.end_ns + lateness_ns > interval.start_ns
         }
 
+    def within(self, interval: Window, length_ns: int) -> dict[str, Window]:
+        """Return the files whose spans overlap an interval of many windows; each folder is listed once."""
+        moments = range(interval.start_ns // self.unit_ns * self.unit_ns, interval.end_ns, self.unit_ns)
+        folders = {os.path.dirname(self.text.format(window=_moment(ns))) for ns in moments}  # noqa: PTH120 - keeps "./"
+        paths = [path for folder in folders for path in glob.glob(os.path.join(folder, "*"), recursive=True)]  # noqa: PTH118, PTH207 - as `matching`
+        return {
+            path: span
+            for path, span in self.spans(paths, length_ns).items()
+            if span.start_ns < interval.end_ns and span.end_ns > interval.start_ns and Path(path).is_file()
+        }
+
     def spans(self, paths: list[str], length_ns: int) -> dict[str, Window]:
         """Return the paths whose names match, with the span that each gives."""
         spans = {path: self._span(path, length_ns) for path in paths}

@@ -32,6 +32,7 @@ from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.landing import gone_files
 from llmprism_tasks.warehouse.landing.gone_files import Records
+from llmprism_tasks.warehouse.landing.intake import Intake
 from llmprism_tasks.warehouse.sql_files import statement
 
 logger = logging.getLogger(__name__)
@@ -127,6 +128,19 @@ def take_stock(warehouse: Warehouse, found: Sequence[FlowFile], flows: str, span
         looked_at,
         copies,
     )
+
+
+def unread(warehouse: Warehouse, flows: str, span: Window, length_ns: int, intake: Intake) -> list[FlowFile]:
+    """Return files that are named for windows of a span, but that no landing has read as they are now.
+
+    A landing looks at the files of its own and the neighbouring windows' names. What comes later than the landings of
+    these is found here. Files that may still be written are left out.
+    """
+    named = sources.named_within(span, flows, length_ns=length_ns)
+    with warehouse.reading() as connection:
+        rows = _rows(connection, "known_files", {"files": [file.path for file in named]})
+    known = {row["source_file"]: row for row in rows.to_dicts()}
+    return [file for file in named if not _is_known(file, known) and not intake.is_young(file.path)]
 
 
 def stock_of_all(found: Sequence[FlowFile], flows: str) -> Stock:

@@ -14,8 +14,9 @@ from receiver import receiving
 
 from llmprism_tasks.contract.errors import LlmprismError
 from llmprism_tasks.contract.frames import empty
+from llmprism_tasks.contract.windows import ALL_TIME
 from llmprism_tasks.execution.analyze import analyze, run_due, run_landed
-from llmprism_tasks.execution.catch_up import missing_minutes, take_stock
+from llmprism_tasks.execution.catch_up import land_again, mark_late, missing_minutes, take_stock
 from llmprism_tasks.execution.notify import pipeline
 from llmprism_tasks.execution.window import land_window
 from llmprism_tasks.reports.minute_states import Coverage, due, read_states
@@ -83,6 +84,54 @@ def test_analyze_of_a_late_file_leaves_no_later_window_stale(capture: Path) -> N
     assert analyze(settings_in(capture, LLMPRISM_PLACES__FLOWS=str(late))) == [FIRST]
     assert reasons(warehouse, settings) == []
     assert store.read(warehouse, "minutes", SECOND)["runs"].to_list() == [2]
+
+
+def test_a_file_that_comes_after_the_landings_that_look_at_its_name_makes_its_window_due_once(
+    capture: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A landing looks at the names beside its own; nobody looked at that of a window two before."""
+    settings, warehouse = settings_in(capture), warehouse_in(capture)
+    late = flows_file(capture, FIRST).rename(capture / "late.parquet")
+    for window in (FIRST, SECOND, SECOND.shifted(1), SECOND.shifted(2)):
+        land_window(window, settings)
+    now_ns = SECOND.shifted(4).end_ns
+
+    def marked() -> list[int]:
+        return mark_late(warehouse, store.read(warehouse, "minutes", ALL_TIME), settings, now_ns=now_ns)
+
+    assert marked() == []
+    late.rename(flows_file(capture, FIRST))
+    os.utime(flows_file(capture, FIRST), ns=(now_ns, now_ns - settings.window.allowed_lateness_ns + 1))
+    assert marked() == []  # it may still be written
+    os.utime(flows_file(capture, FIRST), ns=(now_ns, now_ns - settings.window.allowed_lateness_ns))
+    assert marked() == [FIRST.start_ns]
+    assert f"files named for them came late, such as {flows_file(capture, FIRST)}" in caplog.text
+    assert marked() == []  # its mark is there: how often it was tried must not be forgotten
+    assert (FIRST.start_ns, "late_records") in reasons(warehouse, settings)
+    assert land_again(FIRST, settings, now_ns=NOW)["landed"] > 0
+    assert marked() == []
+
+
+def test_late_files_are_looked_for_as_far_back_as_an_outage_is_caught_up(capture: Path) -> None:
+    settings = settings_in(capture, LLMPRISM_CATCH_UP__OUTAGE_WINDOWS="2")
+    warehouse = warehouse_in(capture)
+    late = {window: flows_file(capture, window).rename(capture / f"{window.start_ns}.parquet") for window in WINDOWS}
+    for number in range(3):
+        land_window(FIRST.shifted(number), settings)
+    for window, file in late.items():
+        file.rename(flows_file(capture, window))
+    there = store.read(warehouse, "minutes", ALL_TIME)
+    assert mark_late(warehouse, there, settings, now_ns=NOW) == [SECOND.start_ns]
+
+
+def test_a_late_file_of_an_hour_makes_the_last_landed_window_in_it_due(capture: Path) -> None:
+    of_hours = str(capture / "flows" / "{window:%Y%m%dT%H}.parquet")
+    settings, warehouse = settings_in(capture, LLMPRISM_PLACES__FLOWS=of_hours), warehouse_in(capture)
+    for window in WINDOWS:
+        land_window(window, settings)
+    flows_file(capture, FIRST).rename(capture / "flows" / f"{FIRST.start:%Y%m%dT%H}.parquet")
+    there = store.read(warehouse, "minutes", ALL_TIME)
+    assert mark_late(warehouse, there, settings, now_ns=NOW) == [SECOND.start_ns]
 
 
 def expected_by(who: str, *starts_ns: int) -> pl.DataFrame:
