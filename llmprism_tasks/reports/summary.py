@@ -34,8 +34,9 @@ def summarise(warehouse: Warehouse, settings: Settings | None = None, *, now_ns:
     `span` : `start` and `end` of all windows, ISO 8601 UTC, and the same as `start_ns`, `end_ns`; None without windows
     `windows` : number of windows (`all`), by `status`, and `looked_at` (done, with landed records); records `read`,
         `landed`, `quarantined` (also by `reason`) and `duplicate`, whether they `add_up`, `expectations_broken`, the
-        same `broken_by_severity`, median and longest run time in s, starts of windows that are `without_records`, how
-        many have their `flows_expired`, and the windows that were `stopped`
+        same `broken_by_severity`, how many windows are `doubtful` because many of their records were refused or came
+        twice (expectations of the table `windows`), median and longest run time in s, starts of windows that are
+        `without_records`, how many have their `flows_expired`, and the windows that were `stopped`
     `coverage` : number of windows that were `expected` and are `done`, that are `due` by reason, that were `given_up`,
         and the seconds `lag_s` and `silent_s` of runs that the schedule expects
     `set_aside` : each job whose rows were withheld in some windows because they broke `expectations`, the number of
@@ -58,6 +59,11 @@ def summarise(warehouse: Warehouse, settings: Settings | None = None, *, now_ns:
     broken = query(
         warehouse, "SELECT severity, count(*) FROM validation_results WHERE NOT success GROUP BY ALL ORDER BY ALL"
     )
+    doubtful = query(
+        warehouse,
+        "SELECT count(DISTINCT window_start_ns) FROM validation_results "
+        "WHERE NOT success AND starts_with(expectation, 'windows.')",
+    )
     aside = query(warehouse, "SELECT * FROM aside_jobs ORDER BY job_id, window_start_ns")
     finished = windows.filter(pl.col("status") == "done")["window_start_ns"]
     latest = int(finished[-1]) if len(finished) else None
@@ -67,7 +73,8 @@ def summarise(warehouse: Warehouse, settings: Settings | None = None, *, now_ns:
     return {
         "span": _span(span.row(0, named=True)),
         "windows": _windows(windows)
-        | {"reasons": dict(reasons.iter_rows()), "broken_by_severity": dict(broken.iter_rows())},
+        | {"reasons": dict(reasons.iter_rows()), "broken_by_severity": dict(broken.iter_rows())}
+        | {"doubtful": int(doubtful.item())},
         "coverage": asdict(covered),
         "set_aside": _set_aside(aside),
         "jobs": [_job(row, latest) for row in jobs.iter_rows(named=True)],

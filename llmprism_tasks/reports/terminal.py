@@ -111,6 +111,10 @@ def _verdict(summary: Row) -> Text:
     rest = [f"{count(stopped, 'window')} could not be checked"] if stopped else []
     if done > seen:
         rest.append(f"{count(done - seen, 'window')} had no records")
+    if windows["doubtful"]:
+        rest.append(
+            f"many records of {count(windows['doubtful'], 'window')} were refused or came twice, which may hide faults"
+        )
     if summary["set_aside"] or any(
         job["unlisted"] or (job["kind"] == "training" and not job["steps"]) for job in summary["jobs"]
     ):

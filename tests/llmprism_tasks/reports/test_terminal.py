@@ -150,6 +150,20 @@ def test_a_window_that_was_stopped_is_not_called_healthy(warehouse: Warehouse, m
     assert "Nothing is wrong" not in text
 
 
+@pytest.mark.parametrize(("expectation", "doubtful"), [("windows.refused_share", True), ("jobs.explained", False)])
+def test_a_window_of_which_many_records_were_refused_is_not_called_healthy(
+    warehouse: Warehouse, minute: Minute, expectation: str, doubtful: bool
+) -> None:
+    minute(0)
+    second = minute(1)
+    row = {"expectation": expectation, "column": "", "severity": "warning", "success": False}
+    replace(warehouse, second, {"validation_results": frame("validation_results", second, [row])})
+    text = words(shown(warehouse))
+    hides = "many records of 1 window were refused or came twice, which may hide faults."
+    assert (f"No fault was found in 2 windows; {hides}" in text) is doubtful
+    assert ("Nothing is wrong" in text) is not doubtful
+
+
 def test_a_job_that_was_set_aside_is_told_with_why_and_what_to_do(warehouse: Warehouse, minute: Minute) -> None:
     minute(0)
     minute(1, aside="gpt")

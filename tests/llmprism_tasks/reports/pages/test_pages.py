@@ -343,6 +343,23 @@ def test_of_a_pipeline_that_stands_still_the_first_page_says_what_to_look_at(own
     assert "About 10 windows have ended since and are not done. See that Airflow's scheduler" in text
 
 
+def test_where_many_records_were_refused_the_first_page_does_not_say_that_nothing_is_wrong(tmp_path: Path) -> None:
+    warehouse = empty_warehouse(tmp_path / "w.duckdb")
+    for number, one in enumerate(WINDOWS):
+        quiet = {name: frame(name, one, some) for name, some in rows(one, Names(), slow=False).items()}
+        failed = {"expectation": "windows.refused_share", "column": "", "severity": "warning", "success": number == 0}
+        checks = frame("validation_results", one, [failed])
+        replace(warehouse, one, quiet | {"validation_results": checks}, then=incidents.renew)
+    first = now.show(
+        warehouse, {"from": WINDOWS[0].start.isoformat(), "to": WINDOWS[1].start.isoformat()}, now_ns=NOW_NS
+    )
+    assert "Nothing is wrong now" in text_of(first)
+    text = text_of(now.show(warehouse, {}, now_ns=NOW_NS))
+    assert "No incident is open, but many records were refused" in text
+    assert "In 1 window many records were refused or came twice." in text
+    assert "Nothing is wrong" not in text
+
+
 def test_an_incident_that_the_latest_window_has_not_is_told_as_maybe_over(own_copy: Warehouse) -> None:
     later = WINDOWS[1].shifted(1)
     assert "not in the latest window" not in text_of(now.show(own_copy, {}, now_ns=NOW_NS))
