@@ -237,7 +237,7 @@ def _observe(
 
     if docs is not None:
         data_docs.make_room(docs)
-    batch.narrow(connection, window, without=without)
+    batch.narrow(connection, window, tables=tables, without=without)
     suites = {table: suite(table) for table in tables}
     outcomes = {one.name: one for one in checkpoint.run(connection, suites)}
     wrong = [one for one in outcomes.values() if not one.success]
