@@ -14,7 +14,9 @@ from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.landing import landing
 
-FOLDERS = ("bytes=999", "src_addr=10.6.6.6", "switch_path=evil", "malformed=true", "source_position=7", "file=3")
+FOLDERS = "bytes=999/src_addr=10.6.6.6/switch_path=evil/malformed=true/source_position=7/file=3"
+"""One in the other: a reader that takes columns from names takes them from all folders on the way."""
+
 SOUND = [flow(0), flow(1)]
 UNSOUND = [flow(0), flow(1, bytes=0), flow(2)]
 
@@ -32,9 +34,7 @@ def test_a_folder_s_name_gives_no_column(tmp_path: Path, ending: str, records: l
     (tmp_path / "plain").mkdir()
     expected = landed(tmp_path / "plain", write(tmp_path / "plain" / f"x{ending}", records))
     assert [len(rows) for rows in expected] == ([2, 0] if records is SOUND else [2, 1])
-    for folder in FOLDERS:
-        place = tmp_path / folder
-        assert landed(place, write(place / f"x{ending}", records)) == expected, folder
+    assert landed(tmp_path, write(tmp_path / FOLDERS / f"x{ending}", records)) == expected
 
 
 @pytest.mark.parametrize("name", ["malformed", "source_position", "source", "source_record", "Bytes", "whole_record_0"])
