@@ -46,8 +46,11 @@ def is_current(connection: duckdb.DuckDBPyConnection, location: str) -> bool:
 
 def is_there(connection: duckdb.DuckDBPyConnection) -> bool:
     """Return whether the warehouse has tables of llmprism."""
-    found = "SELECT 1 FROM duckdb_tables() WHERE table_name = 'schema_version' AND database_name = current_database()"
-    return connection.execute(found).fetchone() is not None
+    try:
+        connection.execute("FROM schema_version LIMIT 0")  # DuckDB's list of tables asks a DuckLake for figures of each
+    except duckdb.CatalogException:
+        return False
+    return True
 
 
 def bring_up_to_date(connection: duckdb.DuckDBPyConnection, location: str) -> None:
