@@ -95,8 +95,12 @@ class Stock:
         return {"there": sorted(paths), "digests": sorted({content.digest for content in self.fresh.values()})}
 
 
-def take_stock(warehouse: Warehouse, found: Sequence[FlowFile], flows: str, span: Window) -> Stock:
-    """Return which files a landing of a span of windows has to read.
+def take_stock(
+    warehouse: Warehouse, found: Sequence[FlowFile], flows: str, span: Window
+) -> tuple[Stock, dict[int, Records]]:
+    """Return which files a landing of a span of windows has to read, and what `gone` returns for them.
+
+    The warehouse is held twice, and not while contents of files are looked at between.
 
     Parameters
     ----------
@@ -118,16 +122,12 @@ def take_stock(warehouse: Warehouse, found: Sequence[FlowFile], flows: str, span
     digests = {path: content.digest for path, content in looked_at.items()}
     with warehouse.reading() as connection:
         same = _rows(connection, "files_with_digests", {"digests": sorted(set(digests.values()))})
-    originals = _originals(same, files, flows, digests, span.length_ns)
-    copies = {path: originals[digest] for path, digest in digests.items() if originals[digest] != path}
-    read = [file for file in files if file.path not in copies and file.path in holding | looked_at.keys()]
-    return Stock(
-        flows,
-        files,
-        sorted(read, key=lambda file: (file.span.start_ns if file.span else 0, file.path)),
-        looked_at,
-        copies,
-    )
+        originals = _originals(same, files, flows, digests, span.length_ns)
+        copies = {path: originals[digest] for path, digest in digests.items() if originals[digest] != path}
+        read = [file for file in files if file.path not in copies and file.path in holding | looked_at.keys()]
+        in_order = sorted(read, key=lambda file: (file.span.start_ns if file.span else 0, file.path))
+        stock = Stock(flows, files, in_order, looked_at, copies)
+        return stock, gone_files.landed_from(connection, span, **stock.content)
 
 
 def unread(warehouse: Warehouse, flows: str, span: Window, length_ns: int, intake: Intake) -> list[FlowFile]:

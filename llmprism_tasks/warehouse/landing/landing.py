@@ -83,8 +83,7 @@ def land(
     """
     intake = intake or Intake()
     files = sources.find(flows, length_ns=window.length_ns, within=window, lateness_ns=lateness_ns)
-    stock = file_register.take_stock(warehouse, files, flows, window)
-    gone = file_register.gone(warehouse, stock, window)
+    stock, gone = file_register.take_stock(warehouse, files, flows, window)
     with _records(stock, length_ns=window.length_ns, within=window, intake=intake, gone=gone) as staged:
         reasons = _unusual(window, flows, staged, intake, later_records=bool(gone) or None, was_there=bool(gone))
         _Landing(warehouse, staged, stock, intake, run=run, gone=gone).write(window, reasons)
@@ -138,7 +137,7 @@ def land_lookback(
     intake = intake or Intake()
     within = Window(absent[0].start_ns, absent[-1].end_ns - absent[0].start_ns)
     files = sources.find(flows, length_ns=window.length_ns, within=within, lateness_ns=lateness_ns)
-    stock = file_register.take_stock(warehouse, files, flows, within)
+    stock, _ = file_register.take_stock(warehouse, files, flows, within)
     with _records(stock, length_ns=window.length_ns, within=within, intake=intake) as staged:
         placed = staged.placed()
         writing = _Landing(warehouse, staged, stock, intake, frozenset(one.start_ns for one in absent))
