@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from empty_warehouse import empty_warehouse
+from empty_warehouse import copied, empty_warehouse
 from kept_windows import put
 
 from llmprism_tasks.reports.doctor import exposure, scheduler, software, storage, traffic
@@ -92,11 +92,16 @@ def test_a_read_copy_is_at_most_a_few_windows_behind(behind: int | None, state: 
     assert storage.copy_age(behind).state == state
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Warehouse:
-    made = empty_warehouse(tmp_path / "warehouse.duckdb")
+@pytest.fixture(scope="module")
+def eight(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    made = empty_warehouse(tmp_path_factory.mktemp("eight") / "made.duckdb")
     put(made, range(8))
     return made
+
+
+@pytest.fixture
+def warehouse(eight: Warehouse, tmp_path: Path) -> Warehouse:
+    return copied(eight, tmp_path / "warehouse.duckdb")
 
 
 def test_growth_is_measured_by_the_last_windows(warehouse: Warehouse) -> None:
