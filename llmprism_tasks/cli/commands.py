@@ -315,9 +315,18 @@ def doctor(arguments: argparse.Namespace) -> None:
 
 
 def settings(arguments: argparse.Namespace) -> None:
-    """Print every setting with its value and origin, or only whether all are valid."""
-    _, origins = _load(arguments)
+    """Print every setting with its value and origin, or only whether all are valid.
+
+    Raises
+    ------
+    InputError : the pattern of flows, which is checked with them, has no time
+    """
+    loaded, origins = _load(arguments)
     if arguments.check:
+        from llmprism_tasks.sources.pattern import Pattern
+
+        if Pattern.is_one(loaded.places.flows):
+            Pattern.parse(loaded.places.flows)
         output.say(f"All {len(origins)} settings are right.")
     elif arguments.format == "json":
         output.say(json.dumps([vars(origin) for origin in origins], indent=2, ensure_ascii=False))

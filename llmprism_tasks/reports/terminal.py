@@ -192,7 +192,7 @@ def _when(incident: Row) -> str:
     of_what = "sure" if kind is not None and kind.at_once else "of the loss explained"
     sure = "" if incident["confidence"] is None else f", {incident['confidence']:.0%} {of_what}"
     when = f"since {first[:10]} {first[11:19]}, {still} {day}{last[11:19]} UTC{quiet}"
-    return f"{jobs}, {when}; in {count(incident['windows'], 'window')}{sure}"
+    return f"{jobs}, {when}; in {count(incident['windows'], 'window')}{sure}; {incident['incident_id']}"
 
 
 def _jobs(jobs: list[Row]) -> RenderableType:

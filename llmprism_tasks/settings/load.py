@@ -106,12 +106,18 @@ def load_with_origins(
             todo="Correct its spelling or remove it.",
         )
     settings = Settings(**sections)
-    _refuse_one_place(settings.places)
+    _check_places(settings.places)
     return settings, origins
 
 
-def _refuse_one_place(places: PlaceSettings) -> None:
-    """Refuse a read copy that would be published over the warehouse, which it is copied from."""
+def _check_places(places: PlaceSettings) -> None:
+    """Refuse an empty warehouse, and a read copy that would be published over the warehouse that it is copied from."""
+    if not places.warehouse:
+        raise SettingsError(
+            found="places.warehouse, which is empty",
+            expected="a DuckDB file, or a DuckLake",
+            todo="Set it (--warehouse, LLMPRISM_PLACES__WAREHOUSE), or remove the variable.",
+        )
     if places.read_copy and Path(places.read_copy).resolve() == Path(places.warehouse).resolve():
         raise SettingsError(
             found="places.read_copy, which is the file of places.warehouse",
@@ -125,7 +131,7 @@ def _from_file(file: Path | None) -> dict[tuple[str, str], tuple[object, str]]:
         return {}
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(
             found=f"settings file {file} that cannot be read ({error})",
             expected="TOML with one table per section",

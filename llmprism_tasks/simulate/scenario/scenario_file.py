@@ -47,7 +47,7 @@ def load_scenario(scenario: str) -> Scenario:
     path = Path(scenario) if scenario.endswith(".toml") else shipped.get(scenario, Path(scenario))
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(
             found=f"scenario {scenario} that cannot be read ({error})",
             expected=f"one of {', '.join(shipped)}, or the path of such a TOML file",

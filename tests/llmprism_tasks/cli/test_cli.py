@@ -185,6 +185,8 @@ def test_settings_can_be_checked(capsys: pytest.CaptureFixture[str]) -> None:
         "llmprism: window.length_s = '0' from --set window.length_s; expected a number from 1 to 3600 (s). "
         "Choose a value in the range.\n"
     )
+    assert cli.main(["settings", "--check", "--set", "places.flows=flows/{window}.parquet"]) == 1
+    assert "pattern of flows flows/{window}.parquet, with" in capsys.readouterr().err
 
 
 IN_A_PROCESS = """

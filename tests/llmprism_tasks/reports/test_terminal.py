@@ -260,6 +260,7 @@ def test_a_lasting_incident_is_told_with_numbers_and_what_to_do(warehouse: Wareh
     assert "1 incident, open." in text
     assert "1 GPU 10.3.1.5 on gpt-01 holds up its job: steps 1.30 times as long in the worst window" in text
     assert "Job gpt, since 2026-01-01 00:00:05, still at 00:02:55 UTC; in 3 windows" in text
+    assert str(query(warehouse, "SELECT incident_id FROM incidents WHERE effect_of IS NULL").item()) in text
     assert "It starts its sends 0.60 s after its peers, in 28 of 29 steps." in text
     assert "Also: Job gpt has slow steps: steps 1.29 times as long in the worst window." in text
     assert "Next: check its clocks, temperature and errors, and what else runs there" in text

@@ -100,6 +100,7 @@ def test_the_later_layer_wins_and_is_named(tmp_path: Path) -> None:
         ({"warehouse.lock_wait_s": "inf"}, r"from 0 to 3600 \(s\)"),
         ({"method.name": "guess"}, r"'guess'.*joint or published"),
         ({"places.warehouse": "a/../w.duckdb", "places.read_copy": "w.duckdb"}, "the file of places.warehouse"),
+        ({"places.warehouse": ""}, r"places\.warehouse, which is empty; expected a DuckDB file"),
     ],
 )
 def test_a_wrong_setting_is_refused_with_what_was_expected(overrides: dict[str, str], message: str) -> None:
@@ -126,6 +127,13 @@ def test_a_settings_file_is_held_to_the_same(tmp_path: Path, content: str, messa
     else:
         with pytest.raises(SettingsError, match=message):
             load(file=file)
+
+
+def test_a_settings_file_of_another_encoding_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "latin.toml"
+    file.write_bytes("# caf\xe9\n[window]\nlength_s = 60\n".encode("latin-1"))
+    with pytest.raises(SettingsError, match=r"latin\.toml that cannot be read \(.*utf-8"):
+        load(file=file)
 
 
 def test_a_missing_settings_file_is_named(tmp_path: Path) -> None:
