@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -173,11 +172,7 @@ def gather(
     every, traffic = job_traffic.bulk, job_traffic.index
     job_members, pairs = _with_earlier_kinds(job_members, pairs, every, topology, window, settings)
     silent = long_silences(every, traffic, topology, window, settings, elsewhere)
-    silences = [
-        dataclasses.replace(silence, stages=_stages(silence, every, job_members, topology, settings))
-        for silence in silent
-        if silence.in_mid_step or silence.replaced
-    ]
+    silences = [silence for silence in silent if silence.in_mid_step or silence.replaced]
     resting = (silence for silence in silent if not (silence.in_mid_step or silence.replaced))
     rests = [silence for silence in resting if silence.is_news and not silence.alone]
     if steps.filter(pl.col("addr").is_not_null()).is_empty() and not silences and not rests:
@@ -201,17 +196,6 @@ def gather(
         retried=_retried(traffic, job_members, window),
         announced=announced(job_traffic.flows, flows, settings.traffic),
     )
-
-
-def _stages(
-    silence: Silence, bulk: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame, settings: Settings
-) -> dict[str, int]:
-    """Return the pipeline stages of a silent job's members before its silence; later windows show none."""
-    of_job = pl.col("job_id") == silence.gap.job_id
-    members, _ = _laid_out(
-        bulk.filter(of_job), job_members.filter(of_job), topology, silence.gap.since_ns + 1, settings
-    )
-    return dict(members.select("addr", "pp_stage").drop_nulls("pp_stage").rows())
 
 
 def _with_earlier_kinds(

@@ -11,8 +11,10 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from llmprism_tasks.stages.liveness.first_stopped import SAME_WORK_RATIO
 from llmprism_tasks.stages.step_division.periodicity import PAIR
+
+SAME_WORK_RATIO = 0.1
+"""Ratio by which two pairs' bytes in a step may differ if the pairs do the same work."""
 
 LEAST_RAILS = 3
 """Least pairs of two hosts of which one can be odd: of two, either may be."""

@@ -68,11 +68,9 @@ class Silence:
     where : how far the job was in its step
     replaced : host of each NIC that took part before and was replaced by another NIC
     replacements : the replacing NICs, sorted
-    stages : pipeline stage of each member, as far as known
     saved : bytes that members wrote to storage when the job had fallen silent
     wrote_ns : end of the last record of what they wrote to storage in the silence; 0 without one
     in_mid_step : whether it began in the middle of a step, and not with a checkpoint
-    resumed : who sent the first two flows when the job came back, and to whom
     is_news : whether it is short beside what was seen of the job, and no earlier window could tell of it: it has just
         become too long, or is just over
     """
@@ -84,11 +82,9 @@ class Silence:
     where: StepProgress
     replaced: Mapping[str, str] = field(default_factory=dict)
     replacements: tuple[str, ...] = ()
-    stages: Mapping[str, int] = field(default_factory=dict)
     saved: int = 0
     wrote_ns: int = 0
     in_mid_step: bool = True
-    resumed: tuple[tuple[str, str], ...] = ()
     is_news: bool = True
 
     @property
@@ -401,10 +397,8 @@ def _silence(gap: Gap, where: StepProgress, mine: pl.DataFrame, others: pl.Serie
     alone = seen_ns <= gap.since_ns + where.period_ns
     if gap.back_ns is None:
         return Silence(gap, window.end_ns if alone else seen_ns, restarted=False, alone=alone, where=where)
-    again = mine.filter(pl.col("flow_start_ns") >= gap.back_ns).sort("flow_start_ns", "flow_end_ns", *PAIR)
-    resumed = tuple(again.select(PAIR).head(2).rows())
     restarted = _begins_anew(where, mine, gap.back_ns)
-    return Silence(gap, gap.back_ns, restarted, alone=alone, where=where, resumed=resumed)
+    return Silence(gap, gap.back_ns, restarted, alone=alone, where=where)
 
 
 def _begins_anew(where: StepProgress, mine: pl.DataFrame, back_ns: int) -> bool:

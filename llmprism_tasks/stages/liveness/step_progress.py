@@ -14,9 +14,9 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.numerics.intervals import end_of_earlier
-from llmprism_tasks.numerics.robust import sigma
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.foreign import MOST_FOREIGN_PAIRS
+from llmprism_tasks.stages.liveness.next_send import moments_of_pairs, next_sends, share_of_lost
 from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.step_division.division import divide
 from llmprism_tasks.stages.step_division.periodicity import PAIR
@@ -35,9 +35,6 @@ twice as much."""
 LOST_RECORDS = 0.25
 """Share of a pipeline's last messages whose records a poor collector may have lost: one of the four that a stage of
 four tensor-parallel ranks sends. Ranks in lock step have either all sent, or none has."""
-CHATTER = 0.01
-"""Share of what its pair moves in a step below which a record is no part of the step, but a heartbeat or a log: who
-chats may have stopped to train."""
 PERIODS_SHOWN = 3
 """Steps that show a period, and present steps for which another one must have been seen."""
 SAME_RHYTHM = 2**0.5
@@ -58,12 +55,10 @@ class StepProgress:
     lengths_ns : lengths of the whole steps
     even : whether all pairs with more to send are equally far in the step, or at the point where other steps pause. A
         job that ends normally is, if its parameters are gathered in the next step
-    level : whether all pairs with more to send are equally far in the step, as where the job stops on purpose
-    pairs : pairs that take part in the steps: `src_addr`, `dst_addr`, `usual` (bytes per step), `sent` (bytes of the
-        unfinished step), `last_ns` (end of its last flow that is no chatter; NULL without one)
-    due : pairs with more to send: `src_addr`, `dst_addr`, `late_ns` (time for which the pair had been due when the job
-        fell silent; negative if it was not due yet), `noise_ns` (robust deviation), `sent` (bytes of the unfinished
-        step), `last_ns` (end of the pair's last flow of the step; NULL without one)
+    pairs : pairs that take part in the steps: `src_addr`, `dst_addr`, `usual` (bytes per step), `last_ns` (end of its
+        last flow in the unfinished step; NULL without one)
+    next_sends : when each NIC was due to send next, as `next_send.next_sends` returns; empty if not `midway`
+    lost : share of a pair's steps of which every record is lost
     """
 
     midway: bool
@@ -72,9 +67,9 @@ class StepProgress:
     period_ns: int
     even: bool
     pairs: pl.DataFrame
-    due: pl.DataFrame
+    next_sends: pl.DataFrame
+    lost: float = 0.0
     lengths_ns: tuple[int, ...] = ()
-    level: bool = False
 
 
 def step_progress_at(
@@ -112,18 +107,17 @@ def step_progress_at(
     midway = bool((begun["flow_start_ns"] > ended_ns).any()) and _is_part(begun, steps, pairs, settings)
     lengths_ns = job_steps["end_ns"].diff().drop_nulls()
     period_ns = int(lengths_ns.median())  # type: ignore[arg-type]
-    due = _due(begun, steps, silent_ns - ended_ns, settings).join(pairs.select(PAIR), on=PAIR).sort(PAIR)
+    moments = moments_of_pairs(begun, steps, settings.rhythm.same_size).join(pairs, on=PAIR, how="semi")
+    due = moments.drop_nulls("more_ns").group_by(PAIR).agg(pl.col("sent").first()).sort(PAIR)
     midway &= not _is_last_answer(due, begun, steps, pairs, settings)
     midway = midway and not (_is_whole(begun, steps, settings) or _are_micro_batches(steps, pairs))
     midway = midway and _kept(period_ns, bulk, moment, settings)
-    due = due if midway else due.clear()
-    level = _is_even(due, pairs, settings)
-    even = level or _at_pause(division.numbered, whole, settings)
-    begun = begun.join(pairs, on=PAIR)
-    spoken = pl.col("flow_end_ns").filter(pl.col("bytes") >= CHATTER * pl.col("usual"))
-    last = begun.group_by(PAIR).agg(sent=pl.col("bytes").sum(), last_ns=spoken.max())
-    pairs = pairs.join(last, on=PAIR, how="left").with_columns(pl.col("sent").fill_null(0)).sort(PAIR)
-    return StepProgress(midway, ended_ns, silent_ns, period_ns, even, pairs, due, tuple(lengths_ns), level)
+    even = _is_even(due if midway else due.clear(), pairs, settings) or _at_pause(division.numbered, whole, settings)
+    last = begun.group_by(PAIR).agg(last_ns=pl.col("flow_end_ns").max())
+    pairs = pairs.join(last, on=PAIR, how="left").sort(PAIR)
+    sends = next_sends(moments if midway else moments.clear(), begun, ended_ns)
+    lost = share_of_lost(moments)
+    return StepProgress(midway, ended_ns, silent_ns, period_ns, even, pairs, sends, lost, tuple(lengths_ns))
 
 
 def _whole_steps(endpoints: pl.DataFrame, settings: Settings) -> pl.DataFrame | None:
@@ -356,27 +350,3 @@ def _at_pause(numbered: pl.DataFrame, whole: pl.DataFrame, settings: Settings) -
     paused = steps.select("step", gap=gap, before=before).filter(pl.col("gap") >= PAUSE_SHARE * longest)
     there = paused.filter((pl.col("before") - last).abs() <= settings.rhythm.same_size * pl.col("before"))
     return 2 * there["step"].n_unique() >= whole.height
-
-
-def _due(begun: pl.DataFrame, steps: pl.DataFrame, silent_since_ns: int, settings: Settings) -> pl.DataFrame:
-    sent = begun.group_by(PAIR).agg(sent=pl.col("bytes").sum(), last_ns=pl.col("flow_end_ns").max())
-    key = [*PAIR, "step"]
-    before = pl.col("bytes").cum_sum().over(key) - pl.col("bytes")
-    total = pl.col("bytes").sum().over(key)
-    inside = ((pl.col("sent") - pl.col("before")) / pl.col("bytes")).clip(0, 1)
-    moments = (
-        steps.join(sent, on=PAIR, how="left")
-        .with_columns(pl.col("sent").fill_null(0), before=before, total=total)
-        .filter(
-            pl.col("before") + pl.col("bytes") > pl.col("sent") + settings.rhythm.same_size * pl.col("total"),
-        )
-        .with_columns(due=pl.col("since_ns") + inside * (pl.col("flow_end_ns") - pl.col("flow_start_ns")))
-        .group_by(key)
-        .agg(pl.col("due").min(), pl.col("sent", "last_ns").first())
-    )
-    return moments.group_by(PAIR).agg(
-        late_ns=silent_since_ns - pl.col("due").median(),
-        noise_ns=sigma(pl.col("due")),
-        sent=pl.col("sent").first(),
-        last_ns=pl.col("last_ns").first(),
-    )

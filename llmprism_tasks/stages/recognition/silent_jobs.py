@@ -15,7 +15,7 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.liveness.first_stopped import find_first_stopped, late_pairs
+from llmprism_tasks.stages.liveness.first_stopped import find_first_stopped
 from llmprism_tasks.stages.liveness.foreign import MOST_FOREIGN_PAIRS, at_work
 from llmprism_tasks.stages.liveness.overdue import Silence, long_silences
 from llmprism_tasks.stages.recognition.links import on_circuit, weights
@@ -59,7 +59,7 @@ def with_fallen_silent(
         ):
             again = their.filter(pl.col("job_id") == silence.gap.job_id)
             may_have_ended = silence.is_news and not silence.alone
-            if not silence.over and (may_have_ended or (silence.in_mid_step and _hangs(silence, again, settings))):
+            if not silence.over and (may_have_ended or (silence.in_mid_step and _hangs(silence, again))):
                 jobs, members = _with((jobs, members), silence.gap.job_id, then, again)
     before = _before_they_came_back(bulk, jobs, members, topology, window, settings)
     parted = _silent_pairs(before, members.clear(), topology, window.end_ns, settings)
@@ -115,11 +115,10 @@ def _before_they_came_back(
     return at_restarts(mine, window, settings.traffic)[0]
 
 
-def _hangs(silence: Silence, members: pl.DataFrame, settings: Settings) -> bool:
+def _hangs(silence: Silence, members: pl.DataFrame) -> bool:
     """Say whether somebody went quiet before the others; where all stopped at once, the job is gone."""
     hosts = dict(members.select("addr", "host").rows())
-    late = late_pairs(silence.where, hosts, settings.diagnosis).height > 0
-    return late or find_first_stopped(silence.where, hosts, {}, late=late) is not None
+    return find_first_stopped(silence.where, hosts, together=True) is not None
 
 
 def _as_they_were(

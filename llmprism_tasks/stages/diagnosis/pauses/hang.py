@@ -6,15 +6,14 @@ import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, shares
-from llmprism_tasks.stages.liveness.first_stopped import FirstStopped, confirm_by_return, find_first_stopped, late_pairs
+from llmprism_tasks.stages.liveness.first_stopped import SURE, FirstStopped, find_first_stopped
 from llmprism_tasks.stages.liveness.overdue import Silence
 
-SURE, UNSURE = 0.9, 0.5
-"""Confidence if it is known which NIC or host stopped first, and if it is not."""
+UNSURE = 0.5
+"""Confidence if it is not known which NIC or host stopped first."""
 
 EVEN_ODDS = 0.5
-"""Chance of a hang where everything that was seen fell silent with the job, and nobody of it before the others: a
-collector that stops looks the same."""
+"""Chance of a hang where everything that was seen fell silent with the job: a collector that stops looks the same."""
 
 SUBJECT_NOUNS = {"addr": "NIC", "host": "Host"}
 """Types of subjects in the words of an explanation."""
@@ -23,69 +22,59 @@ SUBJECT_NOUNS = {"addr": "NIC", "host": "Host"}
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name the jobs that are overdue in the middle of a step, as `hang` or as `stopped`.
 
-    The subject of `hang` is the NIC or host that stopped first, if that is known, else the job. `severity` is the
-    ratio by which the step is longer than typical. `score` is the silence over the longest silence before.
+    The subject of `hang` is the NIC or host that stopped first, if that is sure, else the job, with the hosts that may
+    have as its candidates. `severity` is the ratio by which the step is longer than typical. `score` is the silence
+    over the longest silence before.
 
     A job whose members all stopped at the same moment, or that has restarted since, is `stopped` with severity 0: it
     crashed or was cancelled, and its GPUs are free. If it restarted with other NICs in place of those of one host,
-    those NICs are the subject; else who stopped first, if others were overdue. Of a guess, the job is the subject, and
-    the hosts are its candidates.
+    those NICs are the subject.
 
     No row is written if no member stopped before the others and all had come equally far, because the job may have
     ended there; nor if nothing else is seen any more, because the collector may be silent. If something shows who
-    stopped first, but nobody was overdue, it is told then with `EVEN_ODDS` of its confidence.
+    stopped first, it is told then with `EVEN_ODDS` of its confidence.
     """
+    del settings
     rows = []
     for silence in evidence.silences:
         members = evidence.members.filter(pl.col("job_id") == silence.gap.job_id)
         at = dict(members.select("addr", "host").rows())
-        late = late_pairs(silence.where, at, settings).height > 0
-        first = find_first_stopped(silence.where, at, silence.stages, late=late)
-        if not (silence.restarted or silence.alone or silence.where.level):
-            first = confirm_by_return(first, silence.resumed, at)
-        quiet = (_replaced(silence, at) or (first if late else None)) if silence.restarted else first
-        hangs = not silence.restarted and (silence.over or late or first is not None)
-        if late or first is not None or quiet is not None or not (silence.where.even or silence.alone):
-            unseen = silence.alone and not (late or silence.over)
-            rows.append(_row(silence, quiet, at | dict(silence.replaced), hangs=hangs, unseen=unseen))
+        went_on = silence.over and not silence.restarted
+        may_have_ended = silence.where.even or silence.alone
+        first = find_first_stopped(silence.where, at, together=not went_on or may_have_ended)
+        quiet = (_replaced(silence, at) if silence.restarted else None) or first
+        if went_on or quiet is not None or not may_have_ended:
+            hangs = not silence.restarted and (silence.over or first is not None)
+            rows.append(_row(silence, quiet, at | dict(silence.replaced), hangs=hangs))
     return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
 
 def _replaced(silence: Silence, hosts: dict[str, str]) -> FirstStopped | None:
     """Return the NICs that were replaced, if all are of one host: an operator replaced them for a reason."""
-    if len(set(silence.replaced.values())) != 1:
+    places = set(silence.replaced.values())
+    if len(places) != 1:
         return None
     spares = sorted({hosts[addr] for addr in silence.replacements})
-    if set(spares) & set(silence.replaced.values()):  # another NIC of the same host
+    if set(spares) & places:  # another NIC of the same host
         spares = sorted(silence.replacements)
-    return FirstStopped(tuple(silence.replaced), None, f"was replaced by {', '.join(spares)}")
+    return FirstStopped({places.pop(): 1.0}, tuple(silence.replaced), f"was replaced by {', '.join(spares)}")
 
 
-def _row(
-    silence: Silence, quiet: FirstStopped | None, hosts: dict[str, str], *, hangs: bool, unseen: bool
-) -> dict[str, object]:
+def _row(silence: Silence, first: FirstStopped | None, hosts: dict[str, str], *, hangs: bool) -> dict[str, object]:
     gap, where = silence.gap, silence.where
     silent_s, period_s = ((ns / 1e9) for ns in (silence.until_ns - gap.since_ns, where.period_ns))
-    subject_type, subject, peers = _subject(gap.job_id, quiet, hosts)
-    odds = None if quiet is None else _tie(quiet, hosts)
+    subject_type, subject, peers = _subject(gap.job_id, first, hosts)
+    odds = None if first is None or first.is_sure else shares(first.chances)
+    unseen = silence.alone and not silence.over and not (first is not None and first.is_late)
     stood = f"{'in the middle of' if where.midway else 'after'} a step of {period_s:.1f} s, and "
     if silence.over:
         stood += f"was silent for {silent_s:.0f} s until it {'restarted' if silence.restarted else 'went on'}."
     else:
         stood += f"had been silent for {silent_s:.0f} s when the window ended."
-    if quiet is not None and quiet.guess:
-        who = f" It may be host {hosts[quiet.addrs[0]]}, which {quiet.reason}, or host {quiet.other}."
-    elif quiet is not None:
-        first = "" if silence.restarted else "stopped first: it "
-        who = f" {SUBJECT_NOUNS[subject_type]} {subject} {first}{quiet.reason}." if quiet.addrs else ""
-        who += f" It may also have been host {quiet.other}." if quiet.other else ""
-    elif silence.restarted:
-        who = ""
-    else:
-        who = " The flows do not show which NIC stopped first." if hangs else " All members stopped at the same moment."
+    who = _said(first, f"{SUBJECT_NOUNS.get(subject_type)} {subject}", hangs=hangs, restarted=silence.restarted)
     if unseen:
         who += " No other flow was seen since, so the collector may have stopped instead."
-    sure = SURE if quiet is not None and quiet.other is None else UNSURE
+    sure = UNSURE if first is None or odds else SURE
     return {
         "job_id": gap.job_id,
         "kind": "hang" if hangs else "stopped",
@@ -103,21 +92,26 @@ def _row(
     }
 
 
-def _tie(quiet: FirstStopped, hosts: dict[str, str]) -> dict[str, float] | None:
-    """Return the two hosts that may have stopped first, with their probabilities; None if there is no other."""
-    if quiet.other is None:
-        return None
-    return shares({hosts[quiet.addrs[0]]: quiet.chance, quiet.other: 1 - quiet.chance})
+def _said(first: FirstStopped | None, name: str, *, hangs: bool, restarted: bool) -> str:
+    """Return the sentences that say who stopped first."""
+    if first is not None and first.is_sure:
+        return f" {name} {'' if restarted else 'stopped first: it '}{first.reason}."
+    if first is not None:
+        may_be = [f"{host} ({odd:.0%})" for host, odd in shares(first.chances).items()]
+        among = f"if one did, it is one of {', '.join(may_be)}" if len(may_be) > 1 else f"it may be {first.host}"
+        return f" It is not sure which host stopped first: {among}. Host {first.host} {first.reason}."
+    if restarted:
+        return ""
+    return " The flows do not show which NIC stopped first." if hangs else " All members stopped at the same moment."
 
 
-def _subject(job_id: str, quiet: FirstStopped | None, hosts: dict[str, str]) -> tuple[str, str, list[str] | None]:
+def _subject(job_id: str, first: FirstStopped | None, hosts: dict[str, str]) -> tuple[str, str, list[str] | None]:
     """Return the subject's type, the subject and its peers: a host if at least half of its NICs stopped together, the
-    job if nothing, or only a guess, says who."""
-    if quiet is None or quiet.guess:
+    job if it is not sure who did."""
+    if first is None or not first.is_sure:
         return "job", job_id, None
-    host = hosts[quiet.addrs[0]]
-    inside = [addr for addr, place in hosts.items() if place == host]
-    others = sorted(addr for addr, place in hosts.items() if place != host)
-    if len(quiet.addrs) > 1 and 2 * len(quiet.addrs) >= len(inside):
-        return "host", host, others
-    return "addr", quiet.addrs[0], others
+    inside = [addr for addr, place in hosts.items() if place == first.host]
+    others = sorted(addr for addr, place in hosts.items() if place != first.host)
+    if len(first.addrs) > 1 and 2 * len(first.addrs) >= len(inside):
+        return "host", first.host, others
+    return "addr", first.addrs[0], others

@@ -10,11 +10,18 @@ import polars as pl
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence, shares
-from llmprism_tasks.stages.liveness.first_stopped import LIKELIER, find_first_stopped, late_pairs
-from llmprism_tasks.stages.liveness.last_exchange import missing_sender
+from llmprism_tasks.stages.liveness.first_stopped import SURE, find_first_stopped
+from llmprism_tasks.stages.liveness.last_exchange import absences
 from llmprism_tasks.stages.liveness.odd_rail import odd_nic
-from llmprism_tasks.stages.liveness.step_progress import CHATTER, step_progress_at
+from llmprism_tasks.stages.liveness.step_progress import step_progress_at
 from llmprism_tasks.stages.traffic import nic_pairs
+
+CHATTER = 0.01
+"""Share of what its pair moves in a step below which a record is no part of the step, but a heartbeat or a log: who
+chats may have stopped to train."""
+LIKELIER = 0.75
+"""Confidence of a NIC that lacks what its sister rails have sent: what the data show is often, but not always, the
+cause of the silence and not its effect."""
 
 
 def stopped(
@@ -57,15 +64,11 @@ def stopped(
     where = step_progress_at(before, since, settings)
     if where is None or not where.midway:
         return {}
-    late = late_pairs(where, hosts, settings.diagnosis).height > 0
-    stages = dict(members.select("addr", "pp_stage").drop_nulls("pp_stage").rows())
-    first = find_first_stopped(where, hosts, stages, late=late)
+    first = find_first_stopped(where, hosts, together=False)
     if first is None:
         return {}
-    host = hosts[first.addrs[0]]
-    odds = shares({host: first.chance} | ({first.other: 1 - first.chance} if first.other else {}))
-    how = f". Host {host} stopped first: it {first.reason}"
-    how += f". It may also have been host {first.other}" if first.other else ""
+    odds = shares(first.chances)
+    how = f". Host {first.host} {'stopped first: it' if first.is_sure else 'may have stopped first: it'} {first.reason}"
     return {"how": how, "candidates": list(odds), "odds": list(odds.values())}
 
 
@@ -88,13 +91,12 @@ def _awaited(
     early = pl.col("flow_start_ns").is_between(since_ns, back_ns, closed="left")
     pairs = nic_pairs.named(
         flows.group_by(nic_pairs.PAIR).agg(
-            usual=pl.col("bytes").sum() / count,
-            sent=pl.col("bytes").filter(early).sum(),
             last_ns=pl.col("flow_start_ns").filter(early).max(),
         )
     )
     silent_ns = pairs["last_ns"].max()
     if not isinstance(silent_ns, int) or back_ns - silent_ns < least_ns:
         return None
-    addrs = missing_sender(pairs, since_ns, silent_ns, hosts)
-    return hosts[addrs[0]] if addrs else None
+    factors = absences(pairs, since_ns, hosts, lost=1 / (count + 2))
+    others = len(set(hosts.values())) - 1
+    return next((host for host, factor in factors.items() if factor >= SURE * (factor + others)), None)

@@ -1,38 +1,75 @@
-"""The host that alone is missing from a ring's last exchange is told, if there are others enough to be missed by."""
+"""The host that alone is missing from a ring's last exchange is likelier to have stopped; of two hosts neither is."""
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import polars as pl
 import pytest
 
-from llmprism_tasks.stages.liveness.last_exchange import missing_sender
+from llmprism_tasks.stages.liveness.last_exchange import CLOCK_ERROR_NS, absences, factor_of_chance
+
+MS = 1_000_000
 
 
-def ring(hosts: str, nics: int = 2) -> tuple[pl.DataFrame, dict[str, str]]:
-    """Return a ring that goes round the hosts once for each of their NICs, and their hosts.
-
-    The first host sent its last 5,000 ns before the others began, and a tenth less of its step than they.
-    """
-    order = [f"{host}{nic}" for nic in range(nics) for host in hosts]
+def ring(last_ms: dict[str, float | None], nics: int = 1) -> tuple[pl.DataFrame, dict[str, str]]:
+    """Return a ring that goes round the hosts once for each of their NICs, when each sent last, and their hosts."""
+    order = [f"{host}{nic}" for nic in range(nics) for host in last_ms]
     rows = [
-        (src, dst, 100, 80 if src[0] == hosts[0] else 90, 1_000 if src[0] == hosts[0] else 6_000)
+        (src, dst, None if (at := last_ms[src[0]]) is None else round(at * MS))
         for src, dst in pairwise([*order, order[0]])
     ]
-    pairs = pl.DataFrame(rows, schema=["src_addr", "dst_addr", "usual", "sent", "last_ns"], orient="row")
+    pairs = pl.DataFrame(rows, schema=["src_addr", "dst_addr", "last_ns"], orient="row")
     return pairs, {addr: addr[0] for addr in order}
 
 
-@pytest.mark.parametrize(
-    ("hosts", "nics", "told"), [("abcd", 2, True), ("abc", 2, True), ("ab", 2, False), ("abc", 1, False)]
-)
-def test_two_others_have_to_have_begun_and_two_nics_to_be_missing(hosts: str, nics: int, told: bool) -> None:
-    pairs, places = ring(hosts, nics)
-    assert missing_sender(pairs, 0, 6_500, places) == (("a0", "a1") if told else ())
+def factors(last_ms: dict[str, float | None], lost: float = 1e-9) -> dict[str, float]:
+    pairs, hosts = ring(last_ms)
+    return absences(pairs, 0, hosts, lost)
 
 
-@pytest.mark.parametrize(("silent_ns", "told"), [(10_999, True), (11_000, False)])
-def test_it_sent_its_last_well_before(silent_ns: int, told: bool) -> None:
-    pairs, places = ring("abc")
-    assert bool(missing_sender(pairs, 0, silent_ns, places)) == told
+def test_who_is_far_from_the_others_has_not_come() -> None:
+    """Of four hosts, two lie between the first and the last. `b` receives from `a`, so all were seen in the end."""
+    found = factors({"a": 100, "b": 0, "c": 99, "d": 98})
+    by_chance = (2 / 100) ** 2
+    assert found["b"] == pytest.approx((factor_of_chance(by_chance)) / 2)
+    assert factors({"a": 100, "b": 0, "c": 50, "d": 98})["b"] < 1
+
+
+def test_who_is_waited_for_is_not_seen_at_all() -> None:
+    """`a` does not send to `b`, which has not come; both have sent nothing, but `a` has received something."""
+    found = factors({"a": None, "b": None, "c": 999, "d": 1000})
+    assert max(found, key=found.__getitem__) == "b"
+    assert found["b"] > 1
+
+
+@pytest.mark.parametrize(("hosts", "tells"), [("ab", False), ("abc", True)])
+def test_of_two_either_is_first(hosts: str, tells: bool) -> None:
+    last = dict.fromkeys(hosts, 1000.0) | {"a": 0.0}
+    assert (factors(last).get("a", 0) > 1) == tells
+
+
+def test_a_pipeline_is_no_ring() -> None:
+    pairs = pl.DataFrame({"src_addr": ["a", "b"], "dst_addr": ["b", "a"], "last_ns": [0, 9 * MS]})
+    assert absences(pairs, 0, {"a": "a", "b": "b"}, 0.01) == {}
+
+
+@pytest.mark.parametrize(("nics", "most"), [(1, 10), (2, 100)])
+def test_absence_is_no_better_evidence_than_records(nics: int, most: float) -> None:
+    pairs, hosts = ring({"a": 0, "b": 10_000, "c": 10_000, "d": 10_000, "e": 10_000}, nics)
+    assert absences(pairs, 0, hosts, 0.1)["a"] == pytest.approx(most / 2 + 0.25, rel=0.2)
+
+
+def test_clocks_differ() -> None:
+    """Others that fell silent at one moment may have done so within the error of two clocks."""
+    found = factors({"a": 0, "b": 100, "c": 100})
+    assert found["a"] == pytest.approx(factor_of_chance(CLOCK_ERROR_NS / MS / 100) / 2 + 0.25)
+
+
+def test_the_factor_of_what_chance_explains_is_one_in_the_mean() -> None:
+    """The integral of it over all probabilities is 1: it is evidence, and no threshold."""
+    count = 1_000_000
+    mean = sum(factor_of_chance((at + 0.5) / count) for at in range(0, count, 10)) / (count / 10)
+    assert mean == pytest.approx(1, abs=0.02)
+    assert math.isfinite(factor_of_chance(0))

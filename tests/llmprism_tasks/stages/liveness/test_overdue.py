@@ -225,11 +225,11 @@ def test_a_few_long_steps_are_enough() -> None:
     assert stood(whole(3, step=80_000), begun(0.4, at=240_000)) is not None
 
 
-def test_pairs_are_late_for_as_long_as_the_others_ran_on() -> None:
+def test_who_stopped_was_due_before_the_others() -> None:
     """All others send half of their burst, 50 ms; `b` has stopped at once."""
     where = stood(whole(), begun(0.5, nics="acd"))
     assert where is not None
-    late = dict(zip(where.due["src_addr"], where.due["late_ns"] / MS, strict=True))
+    late = dict(where.next_sends.select("addr", (where.silent_ns - pl.col("due_ns")) / MS).rows())
     assert late["b"] == pytest.approx(50, abs=1)
     assert all(late[addr] == pytest.approx(0, abs=2) for addr in "acd")
 
@@ -409,8 +409,8 @@ def test_rows_in_any_order_tell_the_same() -> None:
     mixed = table.sample(fraction=1, shuffle=True, seed=3)
     indexes = (TrafficIndex.of(part, settings().traffic) for part in (table, mixed))
     one, two = (overdue(inside(index.table), index, HOSTS, WINDOW, settings()) for index in indexes)
-    assert [vars(s) | {"where": s.where.due.rows()} for s in one] == [
-        vars(s) | {"where": s.where.due.rows()} for s in two
+    assert [vars(s) | {"where": s.where.next_sends.rows()} for s in one] == [
+        vars(s) | {"where": s.where.next_sends.rows()} for s in two
     ]
 
 
@@ -431,14 +431,14 @@ def test_all_have_come_equally_far_within_two_percent(less: float, even: bool) -
     assert where.even == even
 
 
-@pytest.mark.parametrize(("pause", "level"), [(130, True), (STEP, False)])
-def test_a_copy_of_files_is_due_at_no_time(pause: float, level: bool) -> None:
+@pytest.mark.parametrize(("pause", "even"), [(130, True), (STEP, False)])
+def test_a_copy_of_files_is_due_at_no_time(pause: float, even: bool) -> None:
     """It is over before the job stands still. What comes once in each step is the job's own, and due."""
     moments = [at + 300 for at in every(pause, start=10_000, count=round((LAST - 10_400) / pause))]
     copy = [row for at in moments for row in burst("a", "c", at, size=3 * MB, length=40)]
     where = stood(whole(), begun(0.5), copy)
     assert where is not None
-    assert where.level == level
+    assert where.even == even
 
 
 @pytest.mark.parametrize(("until", "in_mid_step"), [(LAST - 500, True), (LAST + 3000, False)])

@@ -42,12 +42,6 @@ def cut_off_midway(*rows: list[Row]) -> bool:
     return cut_off(*rows).midway
 
 
-@pytest.mark.parametrize(("size", "trains"), [(79_000, False), (81_000, True)])
-def test_a_hundredth_of_a_step_is_chatter_and_does_not_show_that_its_sender_trains(size: int, trains: bool) -> None:
-    pairs = cut_off(*steps_and(("a", "b", 4 * MB), ("b", "a", size))).pairs
-    assert pairs.filter(src_addr="b")["last_ns"].is_not_null().item() == trains
-
-
 @pytest.mark.parametrize(
     ("last", "expected"),
     [

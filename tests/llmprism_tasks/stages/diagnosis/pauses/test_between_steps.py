@@ -29,7 +29,7 @@ def silence(*, until: float = 50_000, back: bool = False, longest: float = 2000,
         period_ns=PERIOD * MS,
         even=True,
         pairs=pl.DataFrame(schema=PAIRS),
-        due=pl.DataFrame(schema=PAIRS),
+        next_sends=pl.DataFrame(schema=PAIRS),
         lengths_ns=tuple((PERIOD + 10 * (at % 3)) * MS for at in range(40)),
     )
     gap = Gap("j", since_ns, until_ns if back else None, round(longest * MS))

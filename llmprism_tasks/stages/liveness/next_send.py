@@ -1,0 +1,98 @@
+"""Next send: when each NIC of a job was due to send next when the job fell silent, by its own last and earlier steps.
+
+A step's length varies, and all of its NICs are late together. How long a NIC waits between two of its own messages
+varies far less. So its next message is due as long after its last as it was in earlier steps, at the same bytes.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks.numerics.robust import sigma
+from llmprism_tasks.stages.step_division.periodicity import PAIR
+
+
+def moments_of_pairs(begun: pl.DataFrame, steps: pl.DataFrame, same_size: float) -> pl.DataFrame:
+    """Return when each pair had sent in earlier steps what it has sent now, and when it sent more.
+
+    Parameters
+    ----------
+    begun : flows of the unfinished step
+    steps : flows of earlier steps, with `step` and `since_ns` (since the step before ended), in order of time
+    same_size : ratio of a step's bytes by which two steps differ without meaning
+
+    Returns
+    -------
+    `src_addr`, `dst_addr`, `step`, `sent` (bytes now), `reached_ns` (NULL if nothing was sent), `more_ns` (NULL if all
+    was sent); times as `since_ns`
+    """
+    sent = begun.group_by(PAIR).agg(sent=pl.col("bytes").sum())
+    key = [*PAIR, "step"]
+    before = pl.col("bytes").cum_sum().over(key) - pl.col("bytes")
+    inside = ((pl.col("sent") - pl.col("before")) / pl.col("bytes")).clip(0, 1)
+    lasted = pl.col("flow_end_ns") - pl.col("flow_start_ns")
+    more = pl.col("before") + pl.col("bytes") > pl.col("sent") + same_size * pl.col("bytes").sum().over(key)
+    return (
+        steps.join(sent, on=PAIR, how="left", maintain_order="left")
+        .with_columns(pl.col("sent").fill_null(0), before=before)
+        .with_columns(at=pl.col("since_ns") + inside * lasted, more=more)
+        .group_by(key)
+        .agg(
+            pl.col("sent").first(),
+            reached_ns=pl.col("at").filter(pl.col("before") < pl.col("sent")).max(),
+            more_ns=pl.col("at").filter("more").min(),
+        )
+        .sort(key)
+    )
+
+
+def next_sends(moments: pl.DataFrame, begun: pl.DataFrame, ended_ns: int) -> pl.DataFrame:
+    """Return when each NIC was due to send next.
+
+    Parameters
+    ----------
+    moments : as `moments_of_pairs` returns, of pairs that take part in the steps
+    begun : flows of the unfinished step
+    ended_ns : end of the last whole step
+
+    Returns
+    -------
+    `addr`, `to` (whom it was due to send to), `due_ns` (NULL if it sends no more in most steps), `noise_ns` (robust
+    deviation), `last_ns` and `heard_ns` (when it last sent and received in the step; NULL if it has not)
+    """
+    mine = begun.join(moments.select(PAIR).unique(), on=PAIR, how="semi")
+    last = mine.group_by(addr="src_addr").agg(last_ns=pl.col("flow_end_ns").max())
+    heard = mine.group_by(addr="dst_addr").agg(heard_ns=pl.col("flow_end_ns").max())
+    waits = (
+        moments.sort("more_ns", *PAIR, nulls_last=True)
+        .group_by("step", addr="src_addr", maintain_order=True)
+        .agg(
+            wait=pl.col("more_ns").min() - pl.col("reached_ns").max().fill_null(0),
+            to=pl.col("dst_addr").filter(pl.col("more_ns").is_not_null()).first(),
+        )
+        .group_by("addr")
+        .agg(
+            wait=pl.when(2 * pl.col("wait").count() >= pl.len()).then(pl.col("wait").median().clip(lower_bound=0)),
+            noise_ns=sigma(pl.col("wait")),
+            to=pl.col("to").drop_nulls().mode().sort().first(),
+        )
+    )
+    return (
+        waits.join(last, on="addr", how="full", coalesce=True)
+        .join(heard, on="addr", how="full", coalesce=True)
+        .select(
+            "addr",
+            "to",
+            "noise_ns",
+            "last_ns",
+            "heard_ns",
+            due_ns=pl.col("last_ns").fill_null(ended_ns) + pl.col("wait"),
+        )
+        .sort("addr")
+    )
+
+
+def share_of_lost(moments: pl.DataFrame) -> float:
+    """Return the share of a pair's steps of which every record is lost, by the rule of succession."""
+    expected = moments.select(PAIR).n_unique() * moments["step"].n_unique()
+    return (expected - moments.height + 1) / (expected + 2)

@@ -1,0 +1,177 @@
+"""Who stopped first is who was due to send first, as surely as earlier steps can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+import pytest
+
+from llmprism_tasks.stages.liveness.first_stopped import ABSENT, DUE, FirstStopped, find_first_stopped
+from llmprism_tasks.stages.liveness.step_progress import StepProgress
+
+MS = 1_000_000
+SILENT = 10_000
+PERIOD = 2_000
+
+Sends = Mapping[str, tuple[str, float | None, float, float | None, float | None]]
+"""Of each NIC: whom it was due to send to, when (ms before the silence), noise, when it last sent and received."""
+
+
+def stood(sends: Sends, *, lost: float = 1e-6, pairs: Mapping[str, tuple[str, float]] | None = None) -> StepProgress:
+    def at(before_ms: float | None) -> int | None:
+        return None if before_ms is None else round((SILENT - before_ms) * MS)
+
+    rows = [
+        (addr, to, noise * MS, at(last), at(heard), at(due)) for addr, (to, due, noise, last, heard) in sends.items()
+    ]
+    names = {"addr": pl.String, "to": pl.String, "noise_ns": pl.Float64}
+    times = dict.fromkeys(("last_ns", "heard_ns", "due_ns"), pl.Int64)
+    linked = [(src, dst, at(last)) for src, (dst, last) in (pairs or {}).items()]
+    return StepProgress(
+        midway=True,
+        ended_ns=0,
+        silent_ns=SILENT * MS,
+        period_ns=PERIOD * MS,
+        even=False,
+        pairs=pl.DataFrame(
+            linked, schema={"src_addr": pl.String, "dst_addr": pl.String, "last_ns": pl.Int64}, orient="row"
+        ),
+        next_sends=pl.DataFrame(rows, schema=names | times, orient="row"),
+        lost=lost,
+    )
+
+
+def first(where: StepProgress, *, together: bool = True, hosts: Mapping[str, str] | None = None) -> FirstStopped | None:
+    addrs = where.next_sends["addr"]
+    return find_first_stopped(where, hosts or {addr: f"host-{addr[0]}" for addr in addrs}, together=together)
+
+
+CHAIN: Sends = {
+    "a": ("b", 600, 5, 900, 700),
+    "b": ("c", 400, 5, 500, 550),
+    "c": ("d", 200, 5, 300, 350),
+    "d": ("a", 0, 5, 0, 100),
+}
+"""`a` owed something to `b`, which was seen later; the others fell silent one after the other."""
+
+
+def test_who_was_due_first_is_named_if_its_receiver_was_there() -> None:
+    told = first(stood(CHAIN))
+    assert told is not None
+    assert (told.host, told.is_sure, told.addrs, told.reason, told.is_late) == ("host-a", True, ("a",), DUE, True)
+
+
+def test_who_sent_nothing_after_it_was_owed_something_may_be_the_one() -> None:
+    """Senders wait for their receivers as often as not; then it is either end, and the odds are three to one."""
+    told = first(stood(CHAIN | {"b": ("c", 400, 5, 700, 650)}))
+    assert told is not None
+    assert not told.is_sure
+    assert dict(told.chances) == {"host-a": pytest.approx(0.75, abs=0.01), "host-b": pytest.approx(0.25, abs=0.01)}
+
+
+@pytest.mark.parametrize(("heard", "odds"), [(700, 0.75), (500, 2 / 3)])
+def test_who_received_something_after_it_was_due_was_there_if_senders_wait(heard: float, odds: float) -> None:
+    told = first(stood(CHAIN | {"a": ("b", 600, 5, 900, heard), "b": ("c", 400, 5, 700, 650)}))
+    assert told is not None
+    assert told.chances["host-a"] == pytest.approx(odds, abs=0.01)
+
+
+@pytest.mark.parametrize(("noise", "sure"), [(100, True), (200, False)])
+def test_the_deviation_of_earlier_steps_says_how_sure_it_is(noise: float, sure: bool) -> None:
+    """200 ms apart are 1.4 and 0.7 deviations of the two; the logistic function of 1.7 times that is 0.92 and 0.77."""
+    due: Sends = {"a": ("b", 600, noise, 900, 700), "b": ("a", 400, noise, 0, 550)}
+    told = first(stood(due))
+    assert told is not None
+    assert (told.host, told.is_sure) == ("host-a", sure)
+
+
+@pytest.mark.parametrize(("lost", "sure"), [(0.1, True), (0.3, False)])
+def test_where_records_are_lost_nobody_is_sure(lost: float, sure: bool) -> None:
+    told = first(stood(CHAIN, lost=lost))
+    assert told is not None
+    assert told.is_sure == sure
+
+
+@pytest.mark.parametrize(("late", "told"), [(41, True), (-1, False)])
+def test_where_nothing_was_due_all_stopped_together(late: float, told: bool) -> None:
+    """2 % of a step of 2 s are 40 ms: what was due earlier is likelier than not to be the cause."""
+    due: Sends = {"a": ("b", late, 1, 900, 700), "b": ("a", -500, 5, 0, 550)}
+    assert (first(stood(due)) is not None) == told
+    went_on = first(stood(due), together=False)
+    assert went_on is not None
+    assert went_on.host == "host-a"
+
+
+@pytest.mark.parametrize(("late", "is_late"), [(40, False), (80, True)])
+def test_it_is_late_if_the_time_alone_is_sure(late: float, is_late: bool) -> None:
+    told = first(stood({"a": ("b", late, 1, 900, 700), "b": ("a", -500, 5, 0, 550)}))
+    assert told is not None
+    assert told.is_late == is_late
+
+
+def test_who_owes_nothing_is_nobody() -> None:
+    assert first(stood({"a": ("b", None, 5, 0, 0)})) is None
+    assert first(stood({"a": ("b", 500, 5, 600, 0)}), hosts={"x": "host-x"}) is None
+
+
+def test_unlikely_hosts_are_no_candidates() -> None:
+    """One in twenty."""
+    close = CHAIN | {"b": ("c", 600, 5, 700, 650), "c": ("d", 585, 5, 590, 350)}
+    told = first(stood(close))
+    assert told is not None
+    assert all(chance >= 0.05 for chance in told.chances.values())
+    assert set(told.chances) == {"host-a", "host-b"}
+
+
+def test_of_several_nics_in_lock_step_the_middle_one_tells() -> None:
+    """The record of one NIC is lost, which looks late; the host's others are not."""
+    lost = {f"a{at}": ("b0", 900 if at == 0 else 100, 5, 1000, 700) for at in range(4)}
+    told = first(stood(lost | {"b0": ("a0", 500, 5, 0, 0)}))
+    assert told is not None
+    assert told.host == "host-b"
+
+
+@pytest.mark.parametrize(("apart", "nics"), [(20, ("a0", "a1")), (22, ("a0",))])
+def test_nics_that_were_due_together_stopped_together(apart: float, nics: tuple[str, ...]) -> None:
+    """Three deviations of 5 ms each, and the error of a clock: 21.4 ms."""
+    due: Sends = {
+        "a0": ("b", 600, 5, 900, 700),
+        "a1": ("b", 600 - apart, 5, 900, 700),
+        "b": ("a0", 0, 5, 0, 100),
+    }
+    told = first(stood(due))
+    assert told is not None
+    assert told.addrs == nics
+
+
+def test_of_two_nics_of_a_host_that_wait_for_each_other_both_are_told() -> None:
+    due: Sends = {"a0": ("a1", 600, 5, 900, 700), "a1": ("b", 100, 5, 900, 700), "b": ("a0", 0, 5, 0, 100)}
+    told = first(stood(due))
+    assert told is not None
+    assert told.addrs == ("a0", "a1")
+
+
+@pytest.mark.parametrize(("others_ms", "reason"), [(190, DUE), (160, ABSENT)])
+def test_a_weak_absence_is_no_reason(others_ms: float, reason: str) -> None:
+    """A spread of 174 ms in 2 s has, of five hosts, a chance of 1 in 1,500: that it sent nothing counts ten to one."""
+    ring = {"a": ("b", 2000.0), "b": ("c", 0.0), "c": ("d", others_ms), "d": ("e", 0.0), "e": ("a", 0.0)}
+    heard = dict(ring.values())
+    due: Sends = {addr: (to, 1900 if addr == "a" else 0, 5, last, heard[addr]) for addr, (to, last) in ring.items()}
+    told = first(stood(due, pairs=ring, lost=1e-9))
+    assert told is not None
+    assert (told.host, told.reason) == ("host-a", reason)
+
+
+def test_who_is_absent_from_a_ring_stopped_though_others_owe_more() -> None:
+    """All have sent a little of what follows, and `b` nothing: it was due when the others were."""
+    others = {
+        addr: (to, 5.0 + at, 1.0, 5.0 + at, 4.0 + at) for at, (addr, to) in enumerate(zip("cdea", "deab", strict=True))
+    }
+    ring = {addr: (to, last) for addr, (to, _, _, last, _) in others.items()} | {"b": ("c", 900.0)}
+    told = first(stood({**others, "b": ("c", 4, 2, 900, 4)}, pairs=ring))
+    assert told is not None
+    assert (told.host, told.is_sure, told.reason) == ("host-b", True, ABSENT)
+    alone = first(stood({**others, "b": ("c", 4, 2, 900, 4)}), together=False)
+    assert alone is not None
+    assert alone.host != "host-b"

@@ -1,0 +1,87 @@
+"""When a NIC was due to send next follows from its own last message, however late the whole step was."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from llmprism_tasks.stages.liveness.next_send import moments_of_pairs, next_sends, share_of_lost
+
+Sent = tuple[str, str, int, int, int]
+"""Sender, receiver, start and end since the step before ended, bytes."""
+
+ENDED = 1_000_000
+
+
+def flows(rows: list[Sent], step: int | None = None) -> pl.DataFrame:
+    names = ["src_addr", "dst_addr", "flow_start_ns", "flow_end_ns", "bytes"]
+    types = [pl.String] * 2 + [pl.Int64] * 3
+    table = pl.DataFrame(rows, schema=dict(zip(names, types, strict=True)), orient="row")
+    if step is None:
+        return table.with_columns(pl.col("flow_start_ns", "flow_end_ns") + ENDED)
+    return table.with_columns(step=pl.lit(step), since_ns=pl.col("flow_start_ns"))
+
+
+def template(*shifts: int) -> pl.DataFrame:
+    """Return steps in which `a` sends to `b`, waits for 500 ns, and sends again; each step is late as a whole."""
+    return pl.concat(
+        flows(
+            [
+                ("a", "b", at, at + 100, 10),
+                ("b", "a", at + 200, at + 300, 10),
+                ("a", "b", at + 600, at + 700, 10),
+            ],
+            step,
+        )
+        for step, at in enumerate(shifts)
+    )
+
+
+def due(begun: list[Sent], steps: pl.DataFrame) -> dict[str, tuple[int | None, float | None]]:
+    now = flows(begun)
+    table = next_sends(moments_of_pairs(now, steps, 0.02), now, ENDED)
+    return {addr: (at, noise) for addr, at, noise in table.select("addr", "due_ns", "noise_ns").iter_rows()}
+
+
+def test_the_next_message_is_due_as_long_after_the_last_as_before() -> None:
+    """The steps began 0 to 400 ns after the one before; what lies between two messages is the same in all."""
+    found = due([("a", "b", 900, 1000, 10)], template(0, 100, 200, 400))
+    assert found["a"] == (ENDED + 1000 + 500, 0)
+
+
+def test_who_has_sent_nothing_was_due_as_long_after_the_step_as_before() -> None:
+    found = due([("b", "a", 0, 10, 1)], template(0, 100, 200))
+    at, noise = found["a"]
+    assert at == ENDED + 100
+    assert noise == pytest.approx(148.26)
+
+
+@pytest.mark.parametrize(("sent", "is_due"), [(19, True), (20, False)])
+def test_who_has_sent_all_but_what_steps_differ_by_owes_nothing(sent: int, is_due: bool) -> None:
+    at, _ = due([("a", "b", 0, 100, sent)], template(0, 100, 200))["a"]
+    assert (at is not None) == is_due
+
+
+@pytest.mark.parametrize(("more", "is_due"), [(2, True), (1, False)])
+def test_what_was_sent_in_half_of_the_steps_is_due(more: int, is_due: bool) -> None:
+    steps = pl.concat(
+        flows([("a", "b", 0, 10, 10), *[("a", "b", 50, 60, 10)] * (step < more)], step) for step in range(4)
+    )
+    at, _ = due([("a", "b", 0, 10, 10)], steps)["a"]
+    assert (at is not None) == is_due
+
+
+def test_inside_a_record_bytes_follow_each_other_evenly() -> None:
+    steps = pl.concat(flows([("a", "b", 0, 100, 10), ("a", "c", 80, 90, 10)], step) for step in range(3))
+    table = next_sends(moments_of_pairs(now := flows([("a", "b", 0, 10, 5)]), steps, 0.02), now, ENDED)
+    (row,) = table.filter(pl.col("addr") == "a").to_dicts()
+    assert (row["due_ns"], row["to"], row["last_ns"]) == (ENDED + 10, "b", ENDED + 10)
+    assert table.filter(pl.col("addr") == "b")["heard_ns"].item() == ENDED + 10
+
+
+def test_lost_records_are_counted_by_the_rule_of_succession() -> None:
+    """Two pairs and three steps: six, of which none or one is lost."""
+    steps = template(0, 100, 200)
+    whole = moments_of_pairs(flows([]), steps, 0.02)
+    assert share_of_lost(whole) == pytest.approx(1 / 8)
+    assert share_of_lost(whole[1:]) == pytest.approx(2 / 8)
