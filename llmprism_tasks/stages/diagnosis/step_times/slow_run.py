@@ -29,7 +29,8 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     A run counts if it exceeds the least effect and the job's own noise, lasts, and is not explained by slow steps that
     come now and then. `score` is the excess in robust deviations of the job's step times, which are less certain for
     few steps. `severity` is the ratio by which the run's steps are longer than typical. Steps that hold more work, as
-    of a batch that has grown, are longer on purpose, and no news.
+    of a batch that has grown, are longer on purpose, and no news. A job that was as slow from its first steps on, and
+    has become quicker since, has not become slower.
     """
     rows = []
     for (job_id,), steps in evidence.history.group_by("job_id", maintain_order=True):
@@ -51,7 +52,7 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
         return None
     run, since = excess[first : last + 1], _since(excess > settings.least_effect, int(first), settings)
     others = np.delete(excess, np.arange(since, last + 1))
-    if others.size < settings.least_steps or np.median(run) <= np.quantile(others, USUAL_QUANTILE):
+    if since < settings.least_steps or np.median(run) <= np.quantile(others, USUAL_QUANTILE):
         return None
     # A job that drifts by itself is not news when it does, so what steps vary outside the run counts whole; what they
     # vary within it averages out: the median of more steps is surer.

@@ -63,6 +63,13 @@ def test_a_trouble_is_news_until_it_has_lasted_for_three_quarters_of_the_look_ba
     assert not is_news([*WELL[:12], *[1300] * 30, *[1300] * 10], current=10)
 
 
+@pytest.mark.parametrize(("quick", "news"), [(0, False), (2, False), (3, True)])
+def test_a_job_that_was_slow_from_its_first_steps_on_has_become_quicker(quick: int, news: bool) -> None:
+    """Three quick steps show that it has become slower before."""
+    lengths = [*WELL[:quick], *[1300] * 6, *WELL]
+    assert is_news(lengths, current=len(lengths)) == news
+
+
 @pytest.mark.parametrize(("slow", "news"), [(1, False), (2, False), (3, True)])
 def test_three_in_a_row_are_a_trouble(slow: int, news: bool) -> None:
     lengths = [*WELL, *WELL[:4], *[1300] * slow, *WELL[:4]]
