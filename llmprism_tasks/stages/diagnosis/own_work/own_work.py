@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.stages.diagnosis.own_work.compute_gaps import EARLY_BURST, compute_gap_work
 from llmprism_tasks.stages.diagnosis.own_work.first_forward import first_forward_work
 from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import carried
@@ -55,7 +56,8 @@ def own_work(
     -------
     sorted by `STEP`: the columns of `steps`, the columns measured by `compute_gap_work` or `first_forward_work` (NULL
     if only the other measures them), `component` (of peers; NULL without replicas), `members` (number of peers, the NIC
-    itself included), `excess` (of the pace over the peers', as a ratio; NULL without peers)
+    itself included), `excess` (of the pace over the peers', as a ratio, or of `own_ns` if that is longer by less than
+    half as much; NULL without peers)
     """
     seen = to_nic_arrays(flows, steps)
     jobs = seen.pairs["job_id"].unique()
@@ -68,7 +70,11 @@ def own_work(
     work = pl.concat([passes, _without_expert_load(gaps, seen)], how="diagonal")
     members = pl.when(pl.col("component").is_not_null()).then(pl.len().over(PEER_COLUMNS)).otherwise(1)
     grouped = work.join(_peers(seen.pairs, groups), on=NIC, how="left").with_columns(members=members)
-    return grouped.with_columns(excess=pl.col("pace") / usual("pace") - 1).sort(STEP)
+    grouped = grouped.with_columns(relieved=pl.coalesce("relieved", "own_ns"))
+    excess, longer = (pl.col(name) / usual(name) - 1 for name in ("pace", "relieved"))
+    # A burst in the middle of a peer's gap makes its pace smaller, though it computes for as long.
+    shown = pl.when((excess > 0) & (longer < MAJORITY * excess)).then(longer).otherwise(excess)
+    return grouped.with_columns(excess=shown).drop("relieved").sort(STEP)
 
 
 def _begun_together(passes: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
@@ -141,8 +147,10 @@ def _peers(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
 def _without_expert_load(work: pl.DataFrame, seen: NicArrays) -> pl.DataFrame:
     """Take off the extra work of a rank whose experts receive more tokens than others'.
 
-    A rank's computing grows at most in proportion to the tokens it receives, so `pace` is divided by that ratio.
+    A rank's computing grows at most in proportion to the tokens it receives, so `pace` is divided by that ratio, and
+    `own_ns` as `relieved`.
     """
+    work = work.with_columns(relieved=pl.col("own_ns").cast(pl.Float64))
     expert = seen.number("ep")
     if expert < 0:
         return work
@@ -153,4 +161,4 @@ def _without_expert_load(work: pl.DataFrame, seen: NicArrays) -> pl.DataFrame:
         .select(*STEP, load=pl.col("received") / pl.col("received").mean().over("job_id", "step_index"))
     )
     relief = pl.max_horizontal(pl.col("load").fill_null(1.0), 1.0)
-    return work.join(load, on=STEP, how="left").with_columns(pace=pl.col("pace") / relief).drop("load")
+    return work.join(load, on=STEP, how="left").with_columns(pl.col("pace", "relieved") / relief).drop("load")

@@ -206,3 +206,13 @@ def test_nothing_in_nothing_out_and_the_order_of_rows_does_not_matter() -> None:
     assert_frame_equal(own_work(table, steps(""), groups("abc")), full.clear())
     shuffled = [frame.sample(fraction=1, shuffle=True, seed=7) for frame in (table, steps("abc"), groups("abc"))]
     assert_frame_equal(own_work(*shuffled), full)
+
+
+@pytest.mark.parametrize(("until", "slow"), [(1210, False), (1430, True)])
+def test_a_burst_amid_a_peer_s_gap_makes_nobody_else_slow(until: float, slow: bool) -> None:
+    """Both compute for 600 ms. Where the burst takes a part of them, the other computes for longer indeed."""
+    pairs = [*ring({"a": 1500, "b": 1500}, end=1900), *ring({"a": 500, "b": 500}), *ring({"c": 500, "d": 500})]
+    amid = [(1150.0, until, "b", "c", 8 * MB)]
+    found = own_work(kinds(dp=[*pairs, *amid]), steps("abcd", 2), groups("ab", "cd"))
+    (mine,) = found.filter(pl.col("addr") == "a", pl.col("step_index") == 1)["excess"]
+    assert mine == pytest.approx(0.1, abs=0.1) if not slow else mine > 1
