@@ -23,13 +23,15 @@ def rows(hops: pl.DataFrame, verdicts: pl.DataFrame, losses: Losses, settings: D
     Each group is compared with its own healthy steps, so even of two groups the slower one is known. The subject is the
     group's lowest address; the NICs at the ends of its slow hops are the candidates, if they are few. If several groups
     are slow, or the only one, and most pairs are slower at best than before, they suffer from something they share.
+    A slow device makes all hops of its ring slow: if only some are, their senders came early and waited. What is slower
+    by less than a `latent_rate` now and then has lost no link.
 
     Parameters
     ----------
     hops : as `path_pace.compared` returns, for jobs in which no device is named
     verdicts : as `best_pace.verdicts` returns
     """
-    of_rings = hops.filter(pl.col("kind") == "dp")
+    of_rings = hops.filter(pl.col("kind") == "dp").with_columns(pl.col("slow") & pl.col("alike"))
     groups = of_rings.group_by("job_id", "unit").agg(pl.col("slow").any()).sort("job_id", "unit")
     for (job_id,), mine in groups.group_by("job_id", maintain_order=True):
         slow, others = (mine.filter(which)["unit"].to_list() for which in (pl.col("slow"), ~pl.col("slow")))
@@ -40,6 +42,8 @@ def rows(hops: pl.DataFrame, verdicts: pl.DataFrame, losses: Losses, settings: D
         slow_hops = of_rings.filter(inside)
         row = losses.row(str(job_id), slow_hops, settings)
         if row is None or row["confidence"] < MAJORITY:
+            continue
+        if row["score"] < settings.latent_rate and losses.stretches(str(job_id), slow_hops, settings):
             continue
         how = f"and {len(others)} of {mine.height} groups are not slower"
         if alone:

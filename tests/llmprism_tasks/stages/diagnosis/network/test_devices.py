@@ -144,6 +144,14 @@ def test_a_ring_of_many_nics_has_no_candidates() -> None:
     assert rows.select("kind", "candidates", "odds").rows() == [("cross_group", None, None)]
 
 
+@pytest.mark.parametrize(("factor", "names"), [(1.45, []), (1.55, ["a"])])
+def test_a_ring_that_is_a_little_slower_now_and_then_is_no_news(factor: float, names: list[str]) -> None:
+    now_and_then = [False] * 6 + [True, False] * 3
+    rings = ring("abc", factor), ring("def"), ring("ghi")
+    assert found(job(*rings, slow=now_and_then, lost=60))["subject"].to_list() == names
+    assert found(job(*rings, lost=60))["subject"].to_list() == ["a"]
+
+
 @pytest.mark.parametrize(("slow", "well", "names"), [("abcdef", "ghi", []), ("abc", "def", ["a"])])
 def test_of_two_groups_the_slow_one_is_told_and_of_three_not_two(slow: str, well: str, names: list[str]) -> None:
     rings = [ring(slow[at : at + 3], 2) for at in range(0, len(slow), 3)]
