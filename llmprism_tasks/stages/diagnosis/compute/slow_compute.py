@@ -87,7 +87,7 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     work = pl.concat([theirs, past.with_columns(lasting_noise="noise", by_past=True)], how="diagonal")
     work = work.filter(pl.col("own_ns") >= settings.least_work_ms * 1e6).with_columns(
         pl.col("noise", "lasting_noise").clip(lower_bound=settings.least_noise),
-        loss=pl.col("excess") / (1 + pl.col("excess")) * pl.col("share"),
+        loss=_lost(pl.col("excess")) * pl.col("share"),
     )
     if work.is_empty():
         return work
@@ -164,12 +164,18 @@ def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
             pl.col("end_ns").max(),
             pl.col("component", "by_past", "common", "paid").first(),
             pl.col("excess", "loss", "own_ns").median(),
-            pl.col("noise", "lasting_noise", "own_noise").first(),
+            pl.col("noise", "lasting_noise", "own_noise", "otherwise").first(),
             slow=(pl.col("above") > 0).sum(),
             steps=pl.len(),
             now=pl.col("current").any(),
             ringed=pl.col("last_stage").is_null().all(),
         )
+        .with_columns(more=pl.when("by_past").then((1 + pl.col("excess")) / (1 + pl.col("otherwise")) - 1))
+        .with_columns(
+            excess=pl.coalesce("more", "excess"),
+            loss=pl.col("loss") * (_lost(pl.col("more")) / _lost(pl.col("excess"))).fill_null(1.0),
+        )
+        .drop("otherwise", "more")
         .with_columns(
             score=pl.col("excess") / pl.max_horizontal("lasting_noise", by_chance * pl.col("noise")),
             uneven=pl.col("own_noise") <= UNEVEN_SAMPLES_RATIO * (1 + pl.col("excess")) * pl.col("noise"),
@@ -208,8 +214,15 @@ def _beyond_chance(found: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     return found.join(noise, on="job_id", how="left").filter(beyond.fill_null(value=True)).drop("varies")
 
 
+def _lost(excess: pl.Expr) -> pl.Expr:
+    """Return the share of a longer time by which it is longer."""
+    return excess / (1 + excess)
+
+
 def _own_variation(marked: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return how much each NIC varies, as `own_noise`, and whether the job's steps are longer for it, as `paid`.
+
+    `otherwise` is the excess outside the run: a NIC whose work varies lies above its own lower quartile in most steps.
 
     `own_noise` is the larger of the deviations within the NIC's run of slow steps and outside it. A NIC that is slow
     now and then, or by very different amounts, has no fault that began and lasts. A NIC that is slow while steps are as
@@ -217,10 +230,11 @@ def _own_variation(marked: pl.DataFrame, settings: DiagnosisSettings) -> pl.Data
     """
     excess = pl.col("excess")
     noise = marked.group_by(*NIC, "in_run").agg(own_noise=sigma(excess)).group_by(NIC).agg(pl.col("own_noise").max())
+    otherwise = excess.filter(~pl.col("in_run")).median().fill_null(0.0).clip(lower_bound=0)
     length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
     late = excess > pl.max_horizontal(settings.least_effect, settings.noise_margin * pl.col("noise"))
     pays = paid(late, cost_ns=pl.col("loss") * length, length_ns=length) | ((~late).sum() < settings.least_steps)
-    return noise.join(marked.group_by(NIC).agg(paid=pays), on=NIC)
+    return noise.join(marked.group_by(NIC).agg(otherwise=otherwise, paid=pays), on=NIC)
 
 
 def _worst(suspects: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:

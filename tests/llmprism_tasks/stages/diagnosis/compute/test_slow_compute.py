@@ -348,6 +348,14 @@ def test_without_replicas_a_nic_is_compared_with_its_own_past() -> None:
     assert named(pipeline(slow=range(12))) == []
 
 
+@pytest.mark.parametrize(("usual", "names"), [((100, 100, 155), [("addr", "b")]), ((100, 155, 155), [])])
+def test_its_own_past_is_what_it_took_in_most_other_steps(
+    usual: tuple[float, ...], names: list[tuple[str, str]]
+) -> None:
+    """Work that varies is longer than its lower quartile in most steps."""
+    assert named(pipeline(slow=range(6, 12), usual=usual)) == names
+
+
 @pytest.mark.parametrize(("passes", "kind"), [(1.7, "stalls"), (1.9, "stalls"), (2.1, "slow_compute")])
 def test_without_replicas_what_costs_a_step_one_pass_is_late_once(passes: float, kind: str) -> None:
     """Computing that takes longer does so backward as well: three passes are its loss at least."""
@@ -373,13 +381,13 @@ def test_what_is_late_once_a_step_is_told_by_what_it_costs_the_window() -> None:
     assert some == pytest.approx(loss / (1 - loss))
 
 
-def pipeline(slow: Sequence[int], passes: float = 3) -> Evidence:
+def pipeline(slow: Sequence[int], passes: float = 3, usual: Sequence[float] = (100,)) -> Evidence:
     """Return twelve steps of a pipeline of four stages without replicas, of which six are the window's; some are longer
-    by what a slow pass takes more, so many times."""
+    by what a slow pass takes more, so many times. In the others a pass takes as long as is usual, in turn."""
     lengths = [STEP + passes * 60 * (step in slow) for step in range(12)]
     pp: list[Row] = []
     for step in range(12):
-        work, begins = (160 if step in slow else 100), sum(lengths[:step])
+        work, begins = (160 if step in slow else usual[step % len(usual)]), sum(lengths[:step])
         at = begins + 50.0
         for addr, peer, spent in (("a", "b", 50), ("b", "c", work), ("c", "d", 100), ("d", "c", 100), ("c", "b", 100)):
             at += spent
