@@ -55,10 +55,10 @@ def drop_unlikely_layouts(found: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFra
     jobs : the window's jobs: `job_id`, their degrees (`dp` NULL if the layout is not known), `confidence` (NULL if
         nobody judged it)
     """
-    judged = jobs.filter(pl.col("confidence").is_not_null())
+    judged, unlikely = jobs.filter(pl.col("confidence").is_not_null()), LIKELY_LAYOUT * one_ring_or_several()
     wrong, unknown = (
         pl.col("job_id").is_in(judged.filter(which)["job_id"].implode())
-        for which in (pl.col("confidence") < LIKELY_LAYOUT * one_ring_or_several(), pl.col("dp").is_null())
+        for which in (pl.col("dp").is_not_null() & (pl.col("confidence") < unlikely), pl.col("dp").is_null())
     )
     compared = pl.col("kind").is_in(KINDS_AMONG_PEERS)
     return found.filter(~(compared & (wrong | (unknown & pl.col("peers").is_not_null()))))

@@ -20,6 +20,7 @@ from llmprism_tasks.stages.diagnosis.compute.own_baseline import quick_steps
 from llmprism_tasks.stages.diagnosis.compute.slow_compute import finding_rows
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
+from llmprism_tasks.stages.diagnosis.step_times.unexplained import effects_only
 from llmprism_tasks.stages.timeline.placement import NIC, STEP
 
 EQUALLY_LONG = 0.998
@@ -49,8 +50,7 @@ def find(found: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -
     rows of `slow_compute`; rows of `straggler` where NICs of several hosts arrive last together, so that the slow one
     cannot be told from the others
     """
-    unknown = (pl.col("kind") == "cross_step") | ((pl.col("kind") == "straggler") & (pl.col("subject_type") == "job"))
-    slower = found.filter(pl.col("kind") == "cross_step").join(found.filter(~unknown), on="job_id", how="anti")
+    slower = effects_only(found)
     if slower.is_empty():
         return slower
     slower = slower.select("job_id", "severity")
@@ -67,7 +67,8 @@ def find(found: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -
 def uncontradicted(sent: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
     """Return the NICs that are last by what is sent, but of jobs in which all traffic shows others and none of them.
 
-    In a ring that waits, who begins first and who begins last differ by less than a thousandth of a step.
+    In a ring that waits, who begins first and who begins last differ by less than a thousandth of a step. A NIC that is
+    longer without sending than those of all other hosts waits for none of them, whatever buffers have received.
 
     Parameters
     ----------
@@ -75,6 +76,8 @@ def uncontradicted(sent: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
     """
     shown = sent.join(seen, on=NIC, how="semi").select("job_id")
     others = seen.join(shown, on="job_id", how="anti")
+    alone = sent.filter(pl.col("rival") < EQUALLY_LONG)
+    others = others.join(alone, on="job_id", how="anti")
     return sent.join(others, on="job_id", how="anti")
 
 
@@ -123,26 +126,27 @@ def last_arrivals(
     flows = evidence.heard(evidence.of_jobs(slower["job_id"]))
     work = own_work(flows, steps, evidence.groups, early=SENT_EARLY, sent_only=sent_only)
     of_step = pl.col("own_ns").max().over("job_id", "step_index")
-    compared = work.filter(pl.col("last_stage").is_null()).join(_last_hosts(work, evidence), on=STEP, how="left")
-    marked = compared.with_columns(
-        last=(pl.col("own_ns") >= EQUALLY_LONG * of_step) | pl.col("of_last_host").fill_null(value=False),
-        length_ns=length_ns(),
+    marked = _with_rivals(work.filter(pl.col("last_stage").is_null()), evidence).with_columns(
+        last=(pl.col("own_ns") >= EQUALLY_LONG * of_step) | pl.col("of_last_host"), length_ns=length_ns()
     )
     return _summarised(marked, settings)
 
 
-def _last_hosts(work: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
-    """Return whether all NICs of a NIC's host are later than all of the other hosts: `STEP`, `of_last_host`.
+def _with_rivals(work: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+    """Add the longest compute gap of any NIC of another host in the step, `rival_ns` (NULL if there is none), and
+    whether all NICs of the NIC's own host are later, `of_last_host`.
 
     GPUs of a host that compute one share of the model wait for each other, and each of them is last in its own ring.
     """
     step, host = ["job_id", "step_index"], ["job_id", "step_index", "host"]
-    placed = work.join(evidence.members.select(*NIC, "host"), on=NIC).select(*STEP, "host", "own_ns")
+    placed = work.join(evidence.members.select(*NIC, "host"), on=NIC, how="left", maintain_order="left")
     hosts = placed.group_by(host).agg(least=pl.col("own_ns").min(), most=pl.col("own_ns").max())
-    others = pl.col("most").top_k(2).min().over(step)  # of all hosts but the last one
-    alone = pl.len().over(step) > 1
-    last = hosts.filter(alone & (pl.col("least") > others)).select(*host, of_last_host=pl.lit(value=True))
-    return placed.join(last, on=host).select(*STEP, "of_last_host")
+    longest, next_ns = pl.col("most").max().over(step), pl.col("most").top_k(2).min().over(step)
+    rival = pl.when(pl.len().over(step) > 1, pl.col("most") == longest).then(next_ns)
+    rivals = hosts.with_columns(rival_ns=rival.when(pl.len().over(step) > 1).then(longest))
+    last = (pl.col("least") > pl.col("rival_ns")).fill_null(value=False)
+    found = rivals.select(*host, "rival_ns", of_last_host=last)
+    return placed.join(found, on=host, how="left", maintain_order="left").drop("host")
 
 
 def _summarised(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -163,6 +167,7 @@ def _summarised(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
         slow=pl.col("last").filter("slow").sum().cast(pl.Int64),
         steps=pl.col("slow").sum().cast(pl.Int64),
         usually=pl.col("last").filter("quick").mean(),
+        rival=(pl.col("rival_ns") / pl.col("own_ns")).filter("slow").median(),
     )
     chance = pl.max_horizontal("by_place", "usually")
     return (

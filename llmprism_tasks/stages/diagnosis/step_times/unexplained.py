@@ -22,3 +22,9 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
             "explanation",
         ),
     ).cast(pl.Schema(FINDING_SCHEMA))
+
+
+def effects_only(found: pl.DataFrame) -> pl.DataFrame:
+    """Return the `cross_step` of jobs that became slower and have no finding but that and a `straggler` of the job."""
+    unknown = (pl.col("kind") == "cross_step") | ((pl.col("kind") == "straggler") & (pl.col("subject_type") == "job"))
+    return found.filter(pl.col("kind") == "cross_step").join(found.filter(~unknown), on="job_id", how="anti")

@@ -204,7 +204,8 @@ def test_a_silent_job_is_proved_by_the_pairs_it_had_when_it_fell_silent() -> Non
     ("confidence", "dp", "peers", "kinds"),
     [
         *((0.51, 2, ["b"], 3), (0.5, 2, ["b"], 3), (0.49, 2, None, 1)),
-        *((0.5, None, ["b"], 1), (0.9, None, ["b"], 1), (0.5, None, None, 3), (None, None, ["b"], 3)),
+        *((0.5, None, ["b"], 1), (0.9, None, ["b"], 1), (0.5, None, None, 3), (0.3, None, None, 3)),
+        (None, None, ["b"], 3),
     ],
 )
 def test_who_is_compared_with_whom_must_be_likely(

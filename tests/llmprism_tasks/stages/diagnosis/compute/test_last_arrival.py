@@ -148,9 +148,14 @@ def test_where_more_is_known_silences_grow_for_its_sake(kind: str) -> None:
     assert last_arrival.find(pl.concat([slower, unknown]), evidence, SETTINGS)["subject"].to_list() == ["c"]
 
 
-@pytest.mark.parametrize(("seen", "kept"), [("", "ab"), ("b", "ab"), ("bc", "ab"), ("c", "")])
-def test_where_all_traffic_shows_only_others_what_is_sent_shows_nobody(seen: str, kept: str) -> None:
+@pytest.mark.parametrize(
+    ("seen", "rival", "kept"),
+    [("", 0.999, "ab"), ("b", 0.999, "ab"), ("bc", 0.999, "ab"), ("c", 0.999, ""), ("c", 0.997, "ab")],
+)
+def test_where_all_traffic_shows_only_others_what_is_sent_shows_nobody(seen: str, rival: float, kept: str) -> None:
+    """Unless those that are named are longer without sending than any other host, by more than 0.2 %."""
     first, second = (pl.DataFrame({"job_id": "j", "addr": list(some)}, schema=NIC_SCHEMA) for some in ("ab", seen))
+    first = first.with_columns(rival=pl.lit(rival))
     assert "".join(last_arrival.uncontradicted(first, second)["addr"]) == kept
     another = second.with_columns(job_id=pl.lit("k"))
     assert "".join(last_arrival.uncontradicted(first, another)["addr"]) == "ab"
