@@ -17,8 +17,16 @@ from llmprism_tasks.stages.diagnosis.compute import last_arrival, pipeline_imbal
 from llmprism_tasks.stages.diagnosis.cost.price import price
 from llmprism_tasks.stages.diagnosis.coverage import with_coverage
 from llmprism_tasks.stages.diagnosis.evidence import Evidence, gather
-from llmprism_tasks.stages.diagnosis.network import dead_path, devices, latent
-from llmprism_tasks.stages.diagnosis.pauses import between_steps, checkpoints, hang, job_stalls, one_step, stalls
+from llmprism_tasks.stages.diagnosis.network import awaited, dead_path, devices, latent
+from llmprism_tasks.stages.diagnosis.pauses import (
+    between_steps,
+    checkpoints,
+    hang,
+    job_stalls,
+    late_host,
+    one_step,
+    stalls,
+)
 from llmprism_tasks.stages.diagnosis.ranking import assemble, deduplicate, drop_unlikely_layouts
 from llmprism_tasks.stages.diagnosis.step_times import slow_run, unexplained
 from llmprism_tasks.stages.step_division.division import Division
@@ -106,8 +114,8 @@ def _diagnosed(evidence: Evidence | None, jobs: pl.DataFrame, settings: Settings
     if evidence is None:
         return frames.empty("diagnoses")
     found = pl.concat([evidence.once(find, settings.diagnosis) for find in DETECTORS])
-    last = last_arrival.find(found, evidence, settings.diagnosis)
-    found = pl.concat([last, found])
+    for find in (last_arrival.find, awaited.find, late_host.find):
+        found = pl.concat([find(found, evidence, settings.diagnosis), found])
     found = pl.concat([found, one_step.find(found, evidence, settings)])
     found = drop_unlikely_layouts(deduplicate(found), jobs)
     rows = price(evidence, assemble(found, evidence, settings), jobs)
