@@ -56,8 +56,8 @@ def own_work(
     -------
     sorted by `STEP`: the columns of `steps`, the columns measured by `compute_gap_work` or `first_forward_work` (NULL
     if only the other measures them), `component` (of peers; NULL without replicas), `members` (number of peers, the NIC
-    itself included), `excess` (of the pace over the peers', as a ratio, or of `own_ns` if that is longer by less than
-    half as much; NULL without peers)
+    itself included), `excess` (of the pace over the peers', as a ratio, or of `own_ns` if there is one peer and
+    that is longer by less than half as much; NULL without peers)
     """
     seen = to_nic_arrays(flows, steps)
     jobs = seen.pairs["job_id"].unique()
@@ -72,8 +72,9 @@ def own_work(
     grouped = work.join(_peers(seen.pairs, groups), on=NIC, how="left").with_columns(members=members)
     grouped = grouped.with_columns(relieved=pl.coalesce("relieved", "own_ns"))
     excess, longer = (pl.col(name) / usual(name) - 1 for name in ("pace", "relieved"))
-    # A burst in the middle of a peer's gap makes its pace smaller, though it computes for as long.
-    shown = pl.when((excess > 0) & (longer < MAJORITY * excess)).then(longer).otherwise(excess)
+    # A burst in the middle of a peer's gap makes its pace smaller, though it computes for as long. Others outvote it.
+    cut = (excess > 0) & (longer < MAJORITY * excess) & (pl.col("members") < LEAST_VOTERS)
+    shown = pl.when(cut).then(longer).otherwise(excess)
     return grouped.with_columns(excess=shown).drop("relieved").sort(STEP)
 
 

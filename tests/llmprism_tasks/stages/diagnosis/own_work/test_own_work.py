@@ -209,7 +209,7 @@ def test_nothing_in_nothing_out_and_the_order_of_rows_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize(("until", "slow"), [(1210, False), (1430, True)])
-def test_a_burst_amid_a_peer_s_gap_makes_nobody_else_slow(until: float, slow: bool) -> None:
+def test_a_burst_amid_the_only_peer_s_gap_makes_nobody_else_slow(until: float, slow: bool) -> None:
     """Both compute for 600 ms. Where the burst takes a part of them, the other computes for longer indeed."""
     pairs = [*ring({"a": 1500, "b": 1500}, end=1900), *ring({"a": 500, "b": 500}), *ring({"c": 500, "d": 500})]
     amid = [(1150.0, until, "b", "c", 8 * MB)]
