@@ -35,7 +35,7 @@ PASSES_PER_MICRO_BATCH = 3
 UNEVEN_SAMPLES_RATIO = 4.0
 """Ratio of a slow NIC's deviation to its job's up to which samples of uneven length explain it. The deviation of the
 peers is uncertain, too: in a ring it is too small by a third, because a waiting NIC begins with the NIC it waits for;
-and of a dozen steps a deviation is known to a third."""
+and of a dozen steps a deviation is known to a third. Of peers that do not vary, samples are even."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -87,6 +87,7 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     work = pl.concat([theirs, past.with_columns(lasting_noise="noise", by_past=True)], how="diagonal")
     work = work.filter(pl.col("own_ns") >= settings.least_work_ms * 1e6).with_columns(
         pl.col("noise", "lasting_noise").clip(lower_bound=settings.least_noise),
+        seen_noise="noise",
         loss=_lost(pl.col("excess")) * pl.col("share"),
     )
     if work.is_empty():
@@ -164,7 +165,7 @@ def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
             pl.col("end_ns").max(),
             pl.col("component", "by_past", "common", "paid").first(),
             pl.col("excess", "loss", "own_ns").median(),
-            pl.col("noise", "lasting_noise", "own_noise", "otherwise").first(),
+            pl.col("noise", "lasting_noise", "seen_noise", "own_noise", "otherwise").first(),
             slow=(pl.col("above") > 0).sum(),
             steps=pl.len(),
             now=pl.col("current").any(),
@@ -178,7 +179,7 @@ def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
         .drop("otherwise", "more")
         .with_columns(
             score=pl.col("excess") / pl.max_horizontal("lasting_noise", by_chance * pl.col("noise")),
-            uneven=pl.col("own_noise") <= UNEVEN_SAMPLES_RATIO * (1 + pl.col("excess")) * pl.col("noise"),
+            uneven=pl.col("own_noise") <= UNEVEN_SAMPLES_RATIO * (1 + pl.col("excess")) * pl.col("seen_noise"),
         )
         .filter(
             pl.col("now", "paid"),

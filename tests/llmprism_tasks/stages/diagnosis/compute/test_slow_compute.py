@@ -192,6 +192,12 @@ def test_beside_samples_of_uneven_length_many_steps_tell_what_few_do_not(
     assert named(working([uneven(steps, 0.1, factor, 0.1)])) == names
 
 
+@pytest.mark.parametrize(("own", "names"), [(0.02, [("addr", "b")]), (0.04, [])])
+def test_who_varies_beside_peers_that_do_not_has_no_longer_samples(own: float, names: list[tuple[str, str]]) -> None:
+    """It is late by a tenth, which is more than three of its own deviations or less."""
+    assert named(working([uneven(24, 0.0, 1.1, own)])) == names
+
+
 @pytest.mark.parametrize(("own", "names"), [(0.1, [("addr", "b")]), (0.3, [])])
 def test_who_varies_far_more_than_samples_do_does_not_compute_slowly(own: float, names: list[tuple[str, str]]) -> None:
     """Four times as much as its peers, by 0.03 each."""
