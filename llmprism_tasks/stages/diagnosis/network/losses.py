@@ -16,10 +16,6 @@ Row = dict[str, Any]
 SAME_FAULT_EXCESS = 0.5
 """Share of the excess of most slow steps that the slowest step of a stretch must have to belong to the same fault."""
 
-HEALTHY_EXCESS = 0.1
-"""Share of the excess of slow steps up to which a step between them is healthy. A fault that is always there slows
-every step, and hardly any by only a tenth of that."""
-
 
 @dataclass(frozen=True)
 class Losses:
@@ -115,10 +111,8 @@ class Losses:
         """
         since = self.course(job_id, slow, settings).filter(pl.col("felt").cum_max())
         usual = pl.col("excess").filter("felt").median()
-        clear = since.filter(pl.col("felt") | (pl.col("excess") <= HEALTHY_EXCESS * usual)).with_columns(
-            usual=usual, stretch=pl.col("felt").rle_id()
-        )
-        slowest = clear.filter("felt").group_by("stretch").agg(pl.col("excess").max(), pl.col("usual").first())
+        stretches = since.with_columns(usual=usual, stretch=pl.col("felt").rle_id())
+        slowest = stretches.filter("felt").group_by("stretch").agg(pl.col("excess").max(), pl.col("usual").first())
         begins = slowest.filter(pl.col("excess") >= SAME_FAULT_EXCESS * pl.col("usual")).height
         return begins if begins > 1 else 0
 

@@ -65,10 +65,6 @@ KINDS_OF_ALL_STEPS = (
 KINDS_OF_ONE_DEVICE = ("slow_nic", "degraded_link", "congestion", "link_flap")
 """Kinds that name one NIC or link for sure."""
 
-LONG_CHECKPOINT = 1.0
-"""Usual steps by which a single checkpoint must lengthen its step: to save for a part of a step, now and then, is what
-the tenant has chosen."""
-
 SLOW_STORAGE_RATIO = 2.0
 """Ratio of a checkpoint's pause to the median one before it from which storage has become slow: at half its rate. The
 longest of a healthy job's checkpoints took 1.6 times the shortest."""
@@ -307,7 +303,6 @@ def _is_news(steps: Steps, saves: Flags, evidence: Evidence, settings: Diagnosis
     ----------
     saves : in which steps members wrote a checkpoint
     """
-    usual_ns = steps.model.usual_ns
     excess = np.maximum(steps.excess, 0)
     # What is written at the end of a step may lengthen the next one.
     paused = np.maximum(excess, np.append(excess[1:], 0))
@@ -316,7 +311,7 @@ def _is_news(steps: Steps, saves: Flags, evidence: Evidence, settings: Diagnosis
         before = paused[:at][saves[:at]]
         if before.size:
             least[at] = SLOW_STORAGE_RATIO * float(np.median(before))
-    return np.asarray(excess >= np.maximum(least, LONG_CHECKPOINT * usual_ns))
+    return np.asarray(excess >= least)
 
 
 def _flap(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSettings) -> Row | None:
