@@ -212,7 +212,8 @@ def _choices(job: Job) -> list[tuple[Integers, list[tuple[float, Labels]]]]:
         # Stages answer each other, whether their micro-batches were seen to take turns or not.
         answered = [PP] if np.isin(job.back[of_role], job.link[of_role]).all() else []
         gathered = [DP] if job.gathers[of_role].all() else []
-        kinds = np.unique(np.r_[voted, evidence.argmax(axis=1), OTHER, answered, gathered].astype(np.int64))
+        around = [DP] if _closed(job, of_role).any() else []
+        kinds = np.unique(np.r_[voted, evidence.argmax(axis=1), OTHER, answered, gathered, around].astype(np.int64))
         linked = _between_hosts(job, of_role)
         own = [voted, *(np.full(of_role.size, kind) for kind in kinds)]
         by_host = [linked, *(np.where(linked == one, kind, linked) for one in np.unique(linked) for kind in kinds)]
@@ -279,6 +280,8 @@ def misfits(job: Job, label: Labels) -> dict[str, int]:
     group = connected_components(job.src[reducing], job.dst[reducing], n)
     same = group[job.src] == group[job.dst]
     found = {"within": int((is_[PP] & same).sum())}
+    of_roles = (np.flatnonzero(is_[PP] & (job.role == role)) for role in np.unique(job.role[is_[PP]]))
+    found["closed"] = sum(int(_closed(job, some).sum()) for some in of_roles)
     found["unanswered"] = int((is_[PP] & ~np.isin(job.back, job.link[is_[PP]])).sum())
     found["apart"] = _missing(job, is_[EP], is_[EP] | is_[DP])
     found["crowded"] = _crowded(job, is_[CP], RING_PEERS) + _crowded(job, is_[DP], TREE_PEERS)
@@ -298,6 +301,18 @@ def misfits(job: Job, label: Labels) -> dict[str, int]:
     found["idle"] = int((~used).sum())
     found["uneven"] = _uneven(job, group, reducing)
     return found
+
+
+def _closed(job: Job, pairs: Integers) -> npt.NDArray[np.bool_]:
+    """Return which pairs of one role lead all around, by NICs with two neighbours each: rings do. A pipeline has two
+    ends, and where parts of the model are interleaved the way from the last stage to the first carries less."""
+    src, dst, nics = job.src[pairs], job.dst[pairs], job.host.size
+    ways = np.unique(np.minimum(src, dst) * nics + np.maximum(src, dst))
+    peers = np.bincount(np.r_[ways // nics, ways % nics], minlength=nics)
+    part = connected_components(src, dst, nics)
+    with_ends = np.zeros(nics, bool)
+    with_ends[part[(peers > 0) & (peers != RING_PEERS)]] = True
+    return ~with_ends[part[src]]
 
 
 def _uneven(job: Job, group: Integers, reducing: npt.NDArray[np.bool_]) -> int:

@@ -108,6 +108,13 @@ def test_two_hosts_that_gather_parameters_from_each_other_do_so_at_the_same_time
     assert {seen[link] for link in LINKS} == {told}
 
 
+@pytest.mark.parametrize(("closing", "told"), [(6.0, "dp"), (3.0, "pp")])
+def test_what_leads_all_around_with_as_many_bytes_is_no_pipeline(closing: float, told: str) -> None:
+    """Interleaved stages send less from the last one back to the first."""
+    seem = [*seeming(both_ways("ab", "bc", "cd"), "pp", 6), *seeming(both_ways("da"), "pp", closing)]
+    assert set(kinds(seem).values()) == {told}
+
+
 @pytest.mark.parametrize(("misread", "told"), [(3, {"ep"}), (9, {"pp"})])
 def test_between_two_hosts_all_pairs_that_carry_as_much_are_of_one_kind(misread: int, told: set[str]) -> None:
     """Tokens and activations of two stages are as many bytes by chance: each stage is two hosts of two NICs, which send
