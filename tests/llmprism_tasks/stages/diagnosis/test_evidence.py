@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from handmade import MS, WINDOW, every, flows, members, pipeline, ring, settings, stages, taken, topology, visible
+from handmade import MS, WINDOW, every, flows, members, pipeline, ring, settings, taken, topology, visible
 from hypothesis import given
 from hypothesis import strategies as st
 from job_evidence import history
@@ -160,22 +160,3 @@ def test_slowdown_is_a_ratio_and_never_negative(lengths: list[int], current: int
     inside = (WINDOW.start_ns, WINDOW.start_ns + 10**18)
     scaled = slowdown(history([length * factor for length in lengths], current=now), *inside)
     assert scaled == pytest.approx(slowdown(history(lengths, current=now), *inside))
-
-
-@pytest.mark.parametrize("after", [0, 1, 4])
-def test_who_is_silent_has_the_stages_that_it_had(after: int) -> None:
-    """For thirty steps, and half of one; others are seen throughout."""
-    begins = every(1000, count=30)
-    sync = [begin + 700 for begin in begins]
-    whole = [*stages("ac", begins, micro_batches=16), *stages("bd", begins, micro_batches=16)]
-    whole += [*ring("ab", sync), *ring("cd", [begin - 20 for begin in sync])]  # the last stage reduces first
-    begun = [row for row in stages("ac", [30_000], micro_batches=16) if row[0] < 30_250]
-    others = [(at, at + 1, "x", "y", 100) for at in every(500, count=600)]
-    window = WINDOW.shifted(after)
-    known = {"topology": topology(HOSTS), "pairs": frames.empty("pairs"), "steps": frames.empty("steps")}
-    table = visible(flows(whole, begun, others), window)
-    values = taken("diagnosis", table, window, job_members=NICS, pairs=known["pairs"])
-    evidence = gather(**values, job_members=NICS, **known, window=window, settings=SETTINGS)
-    assert evidence is not None
-    (silence,) = evidence.silences
-    assert silence.stages == {"a": 0, "b": 0, "c": 1, "d": 1}
