@@ -47,14 +47,14 @@ def with_coverage(
         missing = unlisted.get(row["job_id"])
         if missing:
             members = job_members.filter(job_id=row["job_id"])
-            suspects = _suspects(row, missing, members, pairs, per_host)
+            suspects = _count_suspects(row, missing, members, pairs, per_host)
             if row["confidence"] is not None:
                 row["confidence"] /= 1 + suspects
             row["explanation"] += _sentence(len(missing), suspects)
     return pl.DataFrame(rows, schema=diagnoses.schema)
 
 
-def _suspects(
+def _count_suspects(
     row: Mapping[str, str],
     missing: list[str],
     members: pl.DataFrame,

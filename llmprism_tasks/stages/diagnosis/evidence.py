@@ -115,12 +115,12 @@ class Evidence:
 
     def once(self, find: Finder, settings: DiagnosisSettings) -> pl.DataFrame:
         """Return what a detector finds in this evidence; computed once, also if several detectors ask."""
-        if (find, settings) not in self._found:
-            self._found[find, settings] = find(self, settings)
-        return self._found[find, settings]
+        if (find, settings) not in self._findings:
+            self._findings[find, settings] = find(self, settings)
+        return self._findings[find, settings]
 
     @cached_property
-    def _found(self) -> dict[tuple[Finder, DiagnosisSettings], pl.DataFrame]:
+    def _findings(self) -> dict[tuple[Finder, DiagnosisSettings], pl.DataFrame]:
         return {}
 
     def of_jobs(self, jobs: pl.Series) -> pl.DataFrame:
@@ -183,17 +183,17 @@ def gather(
     flows = _with_kinds(bulk, traffic, pairs)
     return Evidence(
         flows=flows,
-        steps=_spans(None if division is None else division.endpoints, *NIC).rename({"step": "step_index"}),
-        history=_spans(None if division is None else division.job_steps, "job_id").drop("step"),
+        steps=_step_spans(None if division is None else division.endpoints, *NIC).rename({"step": "step_index"}),
+        history=_step_spans(None if division is None else division.job_steps, "job_id").drop("step"),
         groups=gradient_groups(pairs, job_members, topology).rename({"group": "component"}),
         members=job_members.select("job_id", "addr", "host", "pp_stage"),
         window=window,
         silences=silences,
         rests=rests,
-        storage=_written(traffic, topology, job_members),
+        storage=_storage_writes(traffic, topology, job_members),
         paths=traffic.table["switch_path"],
-        beside=_beside(traffic, job_members, pairs),
-        retried=_retried(traffic, job_members, window),
+        beside=_foreign_traffic(traffic, job_members, pairs),
+        retried=_retries_of_members(traffic, job_members, window),
         announced=announced(job_traffic.flows, flows, settings.traffic),
     )
 
@@ -215,7 +215,7 @@ def _with_earlier_kinds(
     counted = pairs.group_by("job_id").agg(pl.len(), known=known.sum()).sort("job_id")
     for job_id, count, _ in counted.filter(pl.col("known") < MAJORITY * pl.col("len")).iter_rows():
         of_job = pl.col("job_id") == job_id
-        members, before = _laid_out(
+        members, before = _layout_at_moment(
             bulk.filter(of_job), job_members.filter(of_job), topology, window.start_ns, settings
         )
         if before.filter(known).height >= MAJORITY * count:
@@ -224,7 +224,7 @@ def _with_earlier_kinds(
     return job_members, pairs
 
 
-def _laid_out(
+def _layout_at_moment(
     bulk: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame, until_ns: int, settings: Settings
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return members and pairs of one job as the window that ends at a moment shows them."""
@@ -244,7 +244,7 @@ def _laid_out(
     return members, pairs
 
 
-def _written(traffic: TrafficIndex, topology: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
+def _storage_writes(traffic: TrafficIndex, topology: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
     numbered, pairs = traffic.flows, traffic.pairs
     outside = pairs.filter(~pl.col("dst_addr").is_in(topology["addr"].implode()))
     written = outside.join(job_members.select("job_id", src_addr="addr"), on="src_addr").sort("pair")
@@ -257,7 +257,7 @@ def _written(traffic: TrafficIndex, topology: pl.DataFrame, job_members: pl.Data
     return sent.select(written["job_id"].gather(of_pair), "flow_start_ns", "bytes")
 
 
-def _beside(traffic: TrafficIndex, job_members: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+def _foreign_traffic(traffic: TrafficIndex, job_members: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     training = pairs.filter(pl.col("kind") != "other").select(nic_pairs.PAIR)
     foreign = traffic.pairs.join(training, on=nic_pairs.PAIR, how="anti").select("pair", *nic_pairs.PAIR)
     owners = job_members.select("addr", "job_id")
@@ -269,7 +269,7 @@ def _beside(traffic: TrafficIndex, job_members: pl.DataFrame, pairs: pl.DataFram
     return moved.sort("job_id", "addr", "flow_start_ns", "bytes").cast(pl.Schema(FOREIGN_TRAFFIC_SCHEMA))
 
 
-def _retried(traffic: TrafficIndex, job_members: pl.DataFrame, window: Window) -> pl.DataFrame:
+def _retries_of_members(traffic: TrafficIndex, job_members: pl.DataFrame, window: Window) -> pl.DataFrame:
     """Return what members of one job tried in vain to send each other, in the window or the one before."""
     since_ns = window.start_ns - window.length_ns
     tries = retries.retried(traffic.flows.filter(pl.col("flow_start_ns") >= since_ns))
@@ -282,7 +282,7 @@ def _retried(traffic: TrafficIndex, job_members: pl.DataFrame, window: Window) -
 def _with_kinds(bulk: pl.DataFrame, traffic: TrafficIndex, pairs: pl.DataFrame) -> pl.DataFrame:
     """Return the flows of known pairs, with their `kind`."""
     kinds = pairs.drop_nulls("kind").select(*nic_pairs.PAIR, pl.col("kind").cast(PAIR_KIND_ENUM))
-    return nic_pairs.of_pairs(bulk, traffic.pairs.join(kinds, on=nic_pairs.PAIR).select("pair", "kind"))
+    return nic_pairs.flows_of_pairs(bulk, traffic.pairs.join(kinds, on=nic_pairs.PAIR).select("pair", "kind"))
 
 
 def shares(weights: Mapping[str, float]) -> dict[str, float]:
@@ -308,7 +308,7 @@ def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float:
     return 0.0 if within is None or not quick else max(float(within) / float(quick) - 1, 0.0)  # type: ignore[arg-type]
 
 
-def _spans(steps: pl.DataFrame | None, *key: str) -> pl.DataFrame:
+def _step_spans(steps: pl.DataFrame | None, *key: str) -> pl.DataFrame:
     """Let each step begin where the previous step of the same run ended."""
     if steps is None:
         times = dict.fromkeys(("step", "start_ns", "end_ns"), pl.Int64)

@@ -76,7 +76,7 @@ def diagnosis(
     diagnoses : empty if nothing is worth acting on
     """
     evidence = gather(job_traffic, step_ends, topology, job_members, pairs, steps, window, settings)
-    found = _diagnosed(evidence, jobs, settings)
+    found = _diagnose(evidence, jobs, settings)
     return (with_coverage(found, jobs, job_members, topology, job_traffic.index.pairs),)
 
 
@@ -106,11 +106,11 @@ def diagnose_partition(
     evidence = gather(job_traffic, step_ends, topology, job_members, pairs, steps, window, settings, elsewhere)
     if evidence is not None and evidence.once(devices.hops_in_trouble, settings.diagnosis)["slow"].any():
         return None
-    found = _diagnosed(evidence, jobs, settings)
+    found = _diagnose(evidence, jobs, settings)
     return (with_coverage(found, jobs, job_members, topology, job_traffic.index.pairs),)
 
 
-def _diagnosed(evidence: Evidence | None, jobs: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+def _diagnose(evidence: Evidence | None, jobs: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     if evidence is None:
         return frames.empty("diagnoses")
     found = pl.concat([evidence.once(find, settings.diagnosis) for find in DETECTORS])

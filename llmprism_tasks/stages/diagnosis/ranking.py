@@ -101,8 +101,10 @@ def worst_per_device(found: list[Row], hosts: dict[tuple[str, str], str]) -> lis
     """
     kept: list[Row] = []
     for row in sorted(found, key=_worst_first):
-        known = row["kind"] in HIDDEN and any(_same_subject(row, worse) for worse in kept)
-        if row["subject_type"] not in DEVICES or not (known or any(_one_trouble(row, worse, hosts) for worse in kept)):
+        known = row["kind"] in HIDDEN and any(_is_same_subject(row, worse) for worse in kept)
+        if row["subject_type"] not in DEVICES or not (
+            known or any(_is_same_device(row, worse, hosts) for worse in kept)
+        ):
             kept.append(row)
     return kept
 
@@ -119,11 +121,11 @@ def unexplained(found: list[Row]) -> list[Row]:
     def explains(cause: Row, row: Row) -> bool:
         more = cause["kind"] == "slow_network" and row["kind"] == "straggler"
         known = cause["kind"] not in KINDS_WITHOUT_CAUSE  # an unknown cause explains nothing
-        return row["job_id"] == cause["job_id"] and _together(row, cause) and (known or more)
+        return row["job_id"] == cause["job_id"] and _is_overlapping(row, cause) and (known or more)
 
     def is_said_better(row: Row) -> bool:
         longer = row["kind"] == "cross_step" and row["steps"] is None
-        return longer and any(row["job_id"] == other["job_id"] and _together(row, other) for other in stragglers)
+        return longer and any(row["job_id"] == other["job_id"] and _is_overlapping(row, other) for other in stragglers)
 
     def is_explained(row: Row) -> bool:
         return row["kind"] in KINDS_WITHOUT_CAUSE and any(explains(cause, row) for cause in surely)
@@ -146,9 +148,9 @@ def not_waiting(found: list[Row], hosts: dict[tuple[str, str], str]) -> list[Row
     moves = [row for row in devices if work_of(row["kind"]) == NETWORK and (row["confidence"] or 0) >= MAJORITY]
 
     def waits_for(row: Row, cause: Row) -> bool:
-        together = row["job_id"] == cause["job_id"] and _together(row, cause)
+        together = row["job_id"] == cause["job_id"] and _is_overlapping(row, cause)
         too_much = (row["confidence"] or 0) + cause["confidence"] > 1
-        return together and too_much and not _one_trouble(row, cause, hosts)
+        return together and too_much and not _is_same_device(row, cause, hosts)
 
     def waits(row: Row) -> bool:
         seems_slow = row["kind"] in KINDS_OF_SLOW_COMPUTE and row["subject_type"] in DEVICES
@@ -168,19 +170,19 @@ def ranked(found: list[Row]) -> list[Row]:
     return ordered
 
 
-def _one_trouble(row: Row, other: Row, hosts: dict[tuple[str, str], str]) -> bool:
-    if row["job_id"] != other["job_id"] or not _together(row, other):
+def _is_same_device(row: Row, other: Row, hosts: dict[tuple[str, str], str]) -> bool:
+    if row["job_id"] != other["job_id"] or not _is_overlapping(row, other):
         return False
     one, two = ((row["subject_type"], row["subject"]), (other["subject_type"], other["subject"]))
     within = {("host", hosts.get((row["job_id"], name))) for kind, name in (one, two) if kind == "addr"}
     return one == two or bool({one, two} & within)
 
 
-def _same_subject(row: Row, other: Row) -> bool:
+def _is_same_subject(row: Row, other: Row) -> bool:
     return bool(other["kind"] not in HIDDEN and all(row[name] == other[name] for name in ("subject_type", "subject")))
 
 
-def _together(row: Row, other: Row) -> bool:
+def _is_overlapping(row: Row, other: Row) -> bool:
     return bool(row["start_ns"] < other["end_ns"] and other["start_ns"] < row["end_ns"])
 
 

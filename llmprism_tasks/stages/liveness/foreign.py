@@ -39,7 +39,7 @@ BIN_NS = 1_000_000_000
 """Bins in which silences are searched, one second; parts of one message follow each other sooner."""
 
 
-def at_work(bulk: pl.DataFrame, *, least_ns: int) -> Flags:
+def is_beyond_chatter(bulk: pl.DataFrame, *, least_ns: int) -> Flags:
     """Return which flows are sent about times when their pair moves more than chatter.
 
     What follows the last of these times by a second and more is chatter where it is small.
@@ -81,12 +81,12 @@ def foreign_pairs(bulk: pl.DataFrame, window: Window, *, least_ns: int, more: fl
     jobs = pairs["job_id"].rank("dense").to_numpy().astype(np.int64) - 1
     for job in range(int(jobs.max(initial=-1)) + 1):
         mine = numbers[jobs == job]
-        amid, since[mine], back[mine] = _of_job(mine, main[mine], found, window, least_ns, more)
+        amid, since[mine], back[mine] = _foreign_pairs_of_job(mine, main[mine], found, window, least_ns, more)
         back[mine[~amid]] = 0
     return pairs.select("pair", since_ns=since, back_ns=back).filter(pl.col("back_ns") > 0)
 
 
-def _of_job(
+def _foreign_pairs_of_job(
     pairs: Integers, main: Flags, found: tuple[Integers, Integers, Integers], window: Window, least_ns: int, more: float
 ) -> tuple[Flags, int, int]:
     """Say which pairs of a job are foreign, and between which times the others are silent.
@@ -100,7 +100,7 @@ def _of_job(
     few = int(MOST_FOREIGN_PAIRS * asked)
     if not few:
         return np.zeros(pairs.size, np.bool_), 0, 0
-    first, last = _table(pairs, found)
+    first, last = _extents_by_second(pairs, found)
     until = np.maximum.accumulate(last[main], axis=1)
     following = np.minimum.accumulate(first[main][:, ::-1], axis=1)[:, ::-1]
     again = np.minimum(np.append(following[:, 1:], np.full((asked, 1), AFTER_ALL), axis=1), window.end_ns)
@@ -118,7 +118,7 @@ def _of_job(
     return np.asarray(amid), begins, ends
 
 
-def _table(pairs: Integers, found: tuple[Integers, Integers, Integers]) -> tuple[Integers, Integers]:
+def _extents_by_second(pairs: Integers, found: tuple[Integers, Integers, Integers]) -> tuple[Integers, Integers]:
     """Return first start and last end of each pair in each second, shape (pairs, seconds).
 
     Seconds without any have `AFTER_ALL` and 0.

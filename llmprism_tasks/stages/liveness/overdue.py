@@ -17,7 +17,7 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.liveness.foreign import at_work, foreign_pairs
+from llmprism_tasks.stages.liveness.foreign import foreign_pairs, is_beyond_chatter
 from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
 from llmprism_tasks.stages.liveness.step_progress import LEAST_STEPS_NS, StepProgress, step_progress_at
 from llmprism_tasks.stages.step_division.periodicity import PAIR
@@ -115,7 +115,7 @@ def long_silences(
     """
     found, flows = [], traffic.table
     away = pl.Series("flow_start_ns", dtype=pl.Int64) if elsewhere is None else elsewhere["flow_start_ns"]
-    bulk, foreign, amid = _training(bulk, window, settings)
+    bulk, foreign, amid = _separate_foreign_traffic(bulk, window, settings)
     away = pl.concat([away, amid])
     for gap in _long_gaps(bulk, window, settings):
         mine = nic_pairs.named(bulk.filter(pl.col("job_id") == gap.job_id))
@@ -123,7 +123,7 @@ def long_silences(
         sends, receives = (pl.col(end).is_in(nics) for end in ("src_addr", "dst_addr"))
         inside = pl.all_horizontal(pl.col(*PAIR).is_in(topology["addr"].implode()))
         outside = flows.filter(sends ^ receives, ~inside)
-        written = _written(outside.filter(sends), gap, window)
+        written = _storage_writes(outside.filter(sends), gap, window)
         if not (gap.is_longest or written["bytes"].sum() >= settings.recognition.least_bytes):
             continue
         before = mine.filter(pl.col("flow_start_ns") <= gap.since_ns)
@@ -133,19 +133,19 @@ def long_silences(
         # A member's record that ends in the silence shows that the collector was at work then, whenever it began.
         ended = flows.filter(sends ^ receives)["flow_end_ns"].rename("flow_start_ns")
         others = pl.concat([flows.filter(~(sends & receives))["flow_start_ns"], ended, away])
-        silence = _silence(gap, where, mine, others, window)
-        if _is_loaded(gap, where, outside.filter(receives), outside.filter(sends), settings):
+        silence = _build_silence(gap, where, mine, others, window)
+        if _has_loaded_checkpoint(gap, where, outside.filter(receives), outside.filter(sends), settings):
             silence = dataclasses.replace(silence, restarted=True)
-        silence = _with_replaced(silence, mine, traffic, topology)
+        silence = _with_replaced_nics(silence, mine, traffic, topology)
         strangers = pl.concat([flows.filter(~(sends | receives))["flow_start_ns"], away])
-        lasts = silence.until_ns > window.start_ns and not _of_all(silence, strangers)
+        lasts = silence.until_ns > window.start_ns and not _has_collector_stopped(silence, strangers)
         if not (silence.replaced or lasts):
             continue
         longest_ns = 0 if silence.replaced else gap.longest_ns
-        patience = longest_ns + max(where.period_ns * LONGER_BY_STEPS, _least_ns(settings))
+        patience = longest_ns + max(where.period_ns * LONGER_BY_STEPS, _restart_silence_ns(settings))
         unseen_ns = _unseen_ns(silence, pl.concat([mine["flow_start_ns"], others]), window)
         overdue_ = silence.until_ns - gap.since_ns - unseen_ns > patience
-        saved = _moved(written, gap.since_ns - where.period_ns, gap.since_ns + where.period_ns)
+        saved = _bytes_in_interval(written, gap.since_ns - where.period_ns, gap.since_ns + where.period_ns)
         in_mid_step = where.midway and saved < settings.recognition.least_bytes
         # A pause that is over needs no patience: no hang can be meant.
         if not overdue_ and (in_mid_step or not silence.over or silence.restarted or unseen_ns):
@@ -179,7 +179,9 @@ def overdue(
     return [silence for silence in silences if silence.in_mid_step or silence.replaced]
 
 
-def _training(bulk: pl.DataFrame, window: Window, settings: Settings) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series]:
+def _separate_foreign_traffic(
+    bulk: pl.DataFrame, window: Window, settings: Settings
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series]:
     """Return the flows of jobs without chatter, and without those of foreign pairs while their job stands still.
 
     Returns
@@ -187,9 +189,11 @@ def _training(bulk: pl.DataFrame, window: Window, settings: Settings) -> tuple[p
     the flows; the foreign pairs (`src_addr`, `dst_addr`); when each of the others was last seen in the silence, ns
     """
     bulk = nic_pairs.in_order(bulk)
-    works = pl.Series(at_work(bulk, least_ns=_least_ns(settings)))
+    works = pl.Series(is_beyond_chatter(bulk, least_ns=_restart_silence_ns(settings)))
     bulk = bulk.filter(pl.Series(works))
-    found = foreign_pairs(bulk, window, least_ns=int(RESTART_SHARE * _least_ns(settings)), more=LONGER_BY_STEPS)
+    found = foreign_pairs(
+        bulk, window, least_ns=int(RESTART_SHARE * _restart_silence_ns(settings)), more=LONGER_BY_STEPS
+    )
     if found.is_empty():
         return bulk, pl.DataFrame(schema=dict.fromkeys(PAIR, pl.String)), pl.Series("flow_start_ns", [], pl.Int64)
     flows = bulk.join(found, on="pair", how="left", maintain_order="left")
@@ -240,7 +244,7 @@ def _unseen_ns(silence: Silence, sent: pl.Series, window: Window) -> int:
     return int(last - first + 1 - seen) * window.length_ns
 
 
-def _of_all(silence: Silence, strangers: pl.Series) -> bool:
+def _has_collector_stopped(silence: Silence, strangers: pl.Series) -> bool:
     """Return whether all flows that have nothing to do with the job stopped with it: then the collector stopped.
 
     They need to have stopped within one step of the job's silence, at its beginning and at its end, because the job may
@@ -260,7 +264,7 @@ def _of_all(silence: Silence, strangers: pl.Series) -> bool:
     return bool(began_ns <= since_ns + step_ns and lasted_ns >= until_ns - since_ns - step_ns)
 
 
-def _with_replaced(silence: Silence, mine: pl.DataFrame, traffic: TrafficIndex, topology: pl.DataFrame) -> Silence:
+def _with_replaced_nics(silence: Silence, mine: pl.DataFrame, traffic: TrafficIndex, topology: pl.DataFrame) -> Silence:
     """Add the NICs that were replaced when a job came back.
 
     They exchanged data with its members in the last steps before the silence, were not seen again in any flow, and are
@@ -269,39 +273,41 @@ def _with_replaced(silence: Silence, mine: pl.DataFrame, traffic: TrafficIndex, 
     if silence.gap.back_ns is None:
         return silence
     since_ns, period_ns = silence.gap.since_ns, silence.where.period_ns
-    before = _ends(mine.filter(pl.col("flow_start_ns") <= since_ns))
-    joined = _ends(mine) - before
+    before = _addresses(mine.filter(pl.col("flow_start_ns") <= since_ns))
+    joined = _addresses(mine) - before
     if not joined:
         return silence
     bulk = traffic.bulk.filter(pl.col("flow_start_ns") > since_ns - LAST_STEPS * period_ns)
     last = bulk.filter(pl.col("flow_start_ns") <= since_ns)
     partners = last.filter(pl.any_horizontal(pl.col(*PAIR).is_in(list(before))))
-    later = _ends(bulk.filter(pl.col("flow_start_ns") > since_ns + period_ns))
-    ends = _ends(partners) - before - later
+    later = _addresses(bulk.filter(pl.col("flow_start_ns") > since_ns + period_ns))
+    ends = _addresses(partners) - before - later
     gone = dict(topology.filter(pl.col("addr").is_in(list(ends))).select("addr", "host").sort("addr").rows())
     if len(gone) != len(joined):
         return silence
     return dataclasses.replace(silence, restarted=True, replaced=gone, replacements=tuple(sorted(joined)))
 
 
-def _ends(flows: pl.DataFrame) -> set[str]:
+def _addresses(flows: pl.DataFrame) -> set[str]:
     return {*flows["src_addr"].unique(), *flows["dst_addr"].unique()}
 
 
-def _is_loaded(gap: Gap, where: StepProgress, read: pl.DataFrame, written: pl.DataFrame, settings: Settings) -> bool:
+def _has_loaded_checkpoint(
+    gap: Gap, where: StepProgress, read: pl.DataFrame, written: pl.DataFrame, settings: Settings
+) -> bool:
     """Return whether members read far more from storage during a silence than for a step, as to load a checkpoint.
 
     While they save one, storage acknowledges what they write: that is less than they write.
     """
     if gap.back_ns is None:
         return False
-    usual = _moved(read, gap.since_ns - PREFETCHED_STEPS * where.period_ns, gap.since_ns)
-    loaded = _moved(read, gap.since_ns, gap.back_ns)
-    saves = loaded < _moved(written, gap.since_ns, gap.back_ns)
+    usual = _bytes_in_interval(read, gap.since_ns - PREFETCHED_STEPS * where.period_ns, gap.since_ns)
+    loaded = _bytes_in_interval(read, gap.since_ns, gap.back_ns)
+    saves = loaded < _bytes_in_interval(written, gap.since_ns, gap.back_ns)
     return not saves and loaded >= settings.recognition.least_bytes + 2 * usual
 
 
-def _written(sent: pl.DataFrame, gap: Gap, window: Window) -> pl.DataFrame:
+def _storage_writes(sent: pl.DataFrame, gap: Gap, window: Window) -> pl.DataFrame:
     """Return the records of what members wrote to storage while their job was silent.
 
     Parameters
@@ -312,11 +318,11 @@ def _written(sent: pl.DataFrame, gap: Gap, window: Window) -> pl.DataFrame:
     return sent.filter(pl.col("flow_end_ns") > gap.since_ns, pl.col("flow_start_ns") < until_ns)
 
 
-def _moved(flows: pl.DataFrame, since_ns: int, until_ns: int) -> int:
+def _bytes_in_interval(flows: pl.DataFrame, since_ns: int, until_ns: int) -> int:
     return int(flows.filter(pl.col("flow_start_ns").is_between(since_ns, until_ns))["bytes"].sum())
 
 
-def _least_ns(settings: Settings) -> int:
+def _restart_silence_ns(settings: Settings) -> int:
     return int(settings.traffic.restart_silence_s * NANOSECONDS_PER_SECOND)
 
 
@@ -327,7 +333,7 @@ def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterat
     included if other NICs joined the job after them, and those that are over and are not the longest.
     """
     gaps = (
-        _parts(bulk)
+        _busy_seconds(bulk)
         .select(
             "job_id",
             since_ns=pl.col("last_ns").cum_max().over("job_id"),
@@ -338,9 +344,11 @@ def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterat
     )
     over = pl.col("back_ns").is_not_null()
     longest = pl.col("length").clip(lower_bound=0).cum_max().shift(fill_value=0).over("job_id")
-    again = pl.when(pl.col("length") > RESTART_SHARE * _least_ns(settings)).then("back_ns").shift().forward_fill()
-    latest = _joined(bulk).group_by("job_id").agg(pl.col("joined_ns").max())
-    least_ns = _least_ns(settings)
+    again = (
+        pl.when(pl.col("length") > RESTART_SHARE * _restart_silence_ns(settings)).then("back_ns").shift().forward_fill()
+    )
+    latest = _joining_times(bulk).group_by("job_id").agg(pl.col("joined_ns").max())
+    least_ns = _restart_silence_ns(settings)
     shortest = (
         pl.when(pl.col("joined_ns") >= pl.col("back_ns"))
         .then(least_ns)
@@ -362,7 +370,7 @@ def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterat
     return (Gap(**row) for row in long.drop("length", "joined_ns", "seen_ns").iter_rows(named=True))
 
 
-def _joined(bulk: pl.DataFrame) -> pl.DataFrame:
+def _joining_times(bulk: pl.DataFrame) -> pl.DataFrame:
     """Return since when each member takes part in its job: `job_id`, `addr`, `joined_ns`."""
     bulk = nic_pairs.in_order(bulk)
     first = nic_pairs.named(bulk.select("job_id", *PAIR, "flow_start_ns")[nic_pairs.starts_of_pairs(bulk)[:-1]])
@@ -370,7 +378,7 @@ def _joined(bulk: pl.DataFrame) -> pl.DataFrame:
     return ends.group_by("job_id", "addr").agg(joined_ns=pl.col("flow_start_ns").min())
 
 
-def _parts(bulk: pl.DataFrame) -> pl.DataFrame:
+def _busy_seconds(bulk: pl.DataFrame) -> pl.DataFrame:
     """Return the busy seconds of each job: `job_id`, start of the first flow (`first_ns`), end of the last (`last_ns`).
 
     Sorted by `job_id` and time.
@@ -385,7 +393,7 @@ def _parts(bulk: pl.DataFrame) -> pl.DataFrame:
     return jobs[job].with_columns(first_ns=pl.Series(first), last_ns=pl.Series(last))
 
 
-def _silence(gap: Gap, where: StepProgress, mine: pl.DataFrame, others: pl.Series, window: Window) -> Silence:
+def _build_silence(gap: Gap, where: StepProgress, mine: pl.DataFrame, others: pl.Series, window: Window) -> Silence:
     """Return how long a job is known to be silent: until it comes back, or as long as other flows are seen.
 
     Parameters
@@ -397,11 +405,11 @@ def _silence(gap: Gap, where: StepProgress, mine: pl.DataFrame, others: pl.Serie
     alone = seen_ns <= gap.since_ns + where.period_ns
     if gap.back_ns is None:
         return Silence(gap, window.end_ns if alone else seen_ns, restarted=False, alone=alone, where=where)
-    restarted = _begins_anew(where, mine, gap.back_ns)
+    restarted = _is_restart(where, mine, gap.back_ns)
     return Silence(gap, gap.back_ns, restarted, alone=alone, where=where)
 
 
-def _begins_anew(where: StepProgress, mine: pl.DataFrame, back_ns: int) -> bool:
+def _is_restart(where: StepProgress, mine: pl.DataFrame, back_ns: int) -> bool:
     """Return whether the first flows after a silence belong to no step.
 
     They do not if most of their bytes are weights sent from replica to replica, or go to new pairs of hosts.

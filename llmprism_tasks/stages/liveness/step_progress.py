@@ -96,23 +96,25 @@ def step_progress_at(
     placed = completion.step_of_flows(bulk, endpoints, job_steps)
     ended_ns = int(job_steps["end_ns"].max())  # type: ignore[arg-type]
     begun = placed.filter(pl.col("step").is_null())
-    steps = _timed(placed, job_steps)
-    pairs = _taking_part(steps)
-    aside = beside(steps, pairs, division.periodic)
+    steps = _flows_of_last_steps(placed, job_steps)
+    pairs = _participating_pairs(steps)
+    aside = pairs_outside_steps(steps, pairs, division.periodic)
     begun, steps = (flows.filter(~pl.col("pair").is_in(aside.implode())) for flows in (begun, steps))
-    pairs = _taking_part(steps)
+    pairs = _participating_pairs(steps)
     if foreign is not None:
         begun = begun.join(foreign.join(pairs, on=PAIR, how="anti"), on=PAIR, how="anti")
     # Flows outside all steps that began before the last whole step ended are leftovers of it.
-    midway = bool((begun["flow_start_ns"] > ended_ns).any()) and _is_part(begun, steps, pairs, settings)
+    midway = bool((begun["flow_start_ns"] > ended_ns).any()) and _has_begun_step(begun, steps, pairs, settings)
     lengths_ns = job_steps["end_ns"].diff().drop_nulls()
     period_ns = int(lengths_ns.median())  # type: ignore[arg-type]
     moments = moments_of_pairs(begun, steps, settings.rhythm.same_size).join(pairs, on=PAIR, how="semi")
     due = moments.drop_nulls("more_ns").group_by(PAIR).agg(pl.col("sent").first()).sort(PAIR)
     midway &= not _is_last_answer(due, begun, steps, pairs, settings)
     midway = midway and not (_is_whole(begun, steps, settings) or _are_micro_batches(steps, pairs))
-    midway = midway and _kept(period_ns, bulk, moment, settings)
-    even = _is_even(due if midway else due.clear(), pairs, settings) or _at_pause(division.numbered, whole, settings)
+    midway = midway and _has_kept_period(period_ns, bulk, moment, settings)
+    even = _is_even(due if midway else due.clear(), pairs, settings) or _is_at_usual_pause(
+        division.numbered, whole, settings
+    )
     last = begun.group_by(PAIR).agg(last_ns=pl.col("flow_end_ns").max())
     pairs = pairs.join(last, on=PAIR, how="left").sort(PAIR)
     sends = next_sends(moments if midway else moments.clear(), begun, ended_ns)
@@ -166,7 +168,7 @@ def _is_as_even(uneven: float, others: pl.Series, settings: Settings) -> bool:
     return uneven <= max(same, DISSIMILARITY_RATIO * worst) or worst > same
 
 
-def _kept(period_ns: int, bulk: pl.DataFrame, moment: Window, settings: Settings) -> bool:
+def _has_kept_period(period_ns: int, bulk: pl.DataFrame, moment: Window, settings: Settings) -> bool:
     """Return whether the job already had about the same period one window before it fell silent, or had none then.
 
     The messages of a pipeline alone show its steps poorly: for a while its micro-batches, or repeats of a size, may
@@ -219,7 +221,7 @@ def _are_micro_batches(steps: pl.DataFrame, pairs: pl.DataFrame) -> bool:
     return bool(messages["apart"].median() == 1)
 
 
-def _timed(placed: pl.DataFrame, job_steps: pl.DataFrame) -> pl.DataFrame:
+def _flows_of_last_steps(placed: pl.DataFrame, job_steps: pl.DataFrame) -> pl.DataFrame:
     """Return the flows of the last whole steps, with `since_ns`: time since the end of the job's previous step."""
     began = job_steps.select("step", began_ns=pl.col("end_ns").shift(), left=pl.int_range(pl.len(), 0, -1))
     return (
@@ -229,14 +231,14 @@ def _timed(placed: pl.DataFrame, job_steps: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _taking_part(steps: pl.DataFrame) -> pl.DataFrame:
+def _participating_pairs(steps: pl.DataFrame) -> pl.DataFrame:
     """Return the pairs that send in at least half of the steps, with their usual bytes per step (`usual`)."""
     sent = steps.group_by(*PAIR, "step").agg(pl.col("bytes").sum())
     often = 2 * pl.len() >= steps["step"].n_unique()
     return sent.group_by(PAIR).agg(usual=pl.col("bytes").median(), often=often).filter("often").drop("often")
 
 
-def beside(steps: pl.DataFrame, pairs: pl.DataFrame, periodic: pl.Series) -> pl.Series:
+def pairs_outside_steps(steps: pl.DataFrame, pairs: pl.DataFrame, periodic: pl.Series) -> pl.Series:
     """Return the numbers of pairs that move data beside the steps, as a copy of files does: a few that show no period,
     and that nothing comes back to.
 
@@ -256,13 +258,13 @@ def beside(steps: pl.DataFrame, pairs: pl.DataFrame, periodic: pl.Series) -> pl.
     return aside if aside.len() <= MOST_FOREIGN_PAIRS * taking_part.height else aside.clear()
 
 
-def _is_part(begun: pl.DataFrame, steps: pl.DataFrame, taking_part: pl.DataFrame, settings: Settings) -> bool:
+def _has_begun_step(begun: pl.DataFrame, steps: pl.DataFrame, taking_part: pl.DataFrame, settings: Settings) -> bool:
     """Return whether the flows after the last step began another one.
 
     They did not if they are what follows each step, or if a pair sent more than in a step (gathering or evaluating a
     whole model).
     """
-    if _follows(begun, steps, settings):
+    if _is_sent_after_each_step(begun, steps, settings):
         return False
     pairs = begun.group_by(PAIR).agg(pl.col("bytes").sum()).join(taking_part, on=PAIR, how="left")
     room = (1 + settings.rhythm.byte_tolerance) * pl.col("usual").fill_null(0)
@@ -270,7 +272,7 @@ def _is_part(begun: pl.DataFrame, steps: pl.DataFrame, taking_part: pl.DataFrame
     return bool(beyond <= settings.rhythm.byte_tolerance * int(begun["bytes"].sum()))
 
 
-def _follows(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> bool:
+def _is_sent_after_each_step(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> bool:
     """Return whether each NIC sent as much as it sends in some earlier step before the job pauses.
 
     The amounts may differ as much as those of the most similar earlier steps. If two pauses are about equally long,
@@ -308,7 +310,7 @@ def _is_last_answer(
         pl.col("sent").fill_null(pl.col("usual"))
     )
     whole = sent.filter(pl.col("sent") >= settings.rhythm.least_whole * pl.col("usual")).select(PAIR)
-    answered = pl.concat([whole, _answers(begun, steps, settings)]).unique().with_columns(answered=True)
+    answered = pl.concat([whole, _answering_pairs(begun, steps, settings)]).unique().with_columns(answered=True)
     silent = opposite(sent.filter(pl.col("sent") == 0)).with_columns(asked=True)
     both = sent.join(silent, on=PAIR, how="left").join(answered, on=PAIR, how="left")
     last = both.filter(pl.col("asked") & pl.col("answered")).height
@@ -316,7 +318,7 @@ def _is_last_answer(
     return 0 < 2 * (last + lost) == sent.height and lost <= LOST_RECORDS * (last + lost)
 
 
-def _answers(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+def _answering_pairs(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """Return the pairs that have sent as much as they last received, and not as much as they received before that.
 
     An activation and its gradient have one size.
@@ -340,7 +342,7 @@ def _is_even(due: pl.DataFrame, pairs: pl.DataFrame, settings: Settings) -> bool
     return bool(share.is_empty() or np.ptp(share.to_numpy()) <= settings.rhythm.same_size)
 
 
-def _at_pause(numbered: pl.DataFrame, whole: pl.DataFrame, settings: Settings) -> bool:
+def _is_at_usual_pause(numbered: pl.DataFrame, whole: pl.DataFrame, settings: Settings) -> bool:
     """Return whether the unfinished step has as many bytes as most others have at about their longest pause."""
     last = numbered.join(whole, on="step", how="anti")["bytes"].sum()
     steps = numbered.join(whole, on="step", how="semi").sort("step", "flow_start_ns", "flow_end_ns", *PAIR)

@@ -15,7 +15,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.parallelism import pair_graph
-from llmprism_tasks.stages.parallelism.layout.job_layout import laid_out
+from llmprism_tasks.stages.parallelism.layout.job_layout import job_layouts
 from llmprism_tasks.stages.parallelism.pair_kinds import classifier, roles, step_filling, taking_turns
 from llmprism_tasks.stages.parallelism.pair_kinds.features import stream_steps, with_back
 from llmprism_tasks.stages.parallelism.pair_kinds.typical_steps import in_these, undisturbed
@@ -86,9 +86,9 @@ def tables(
     other_kinds : the same as `kinds`, of another run that the job had in the window
     """
     laid = kinds.filter(pl.col("kind") != "other").select(JOB_PAIR)
-    known = kinds if other_kinds is None else _either(kinds, other_kinds)
+    known = kinds if other_kinds is None else _kinds_of_either_run(kinds, other_kinds)
     judged = known.select("job_id", judged=pl.lit(1.0)).unique()
-    sent = nic_pairs.sent(inside, window, settings.traffic)
+    sent = nic_pairs.sent_in_window(inside, window, settings.traffic)
     pairs = (
         sent.select(*JOB_PAIR, "flows", "bytes")
         .join(laid, on=JOB_PAIR, how="full", coalesce=True)
@@ -102,13 +102,13 @@ def tables(
             confidence=pl.coalesce("confidence", "judged", pl.lit(UNJUDGED_CONFIDENCE)),
         )
     )
-    laid_jobs, members = laid_out(jobs, job_members, topology, kinds, sent, division, settings)
+    laid_jobs, members = job_layouts(jobs, job_members, topology, kinds, sent, division, settings)
     # Sums of fractions depend on their order in the last digits, and a window run again must end the same.
     laid_jobs = laid_jobs.with_columns(pl.col(pl.Float64).round(RATIO_DIGITS))
     return frames.conform(laid_jobs, "jobs"), frames.conform(members, "job_members"), frames.conform(pairs, "pairs")
 
 
-def _either(kinds: pl.DataFrame, other_kinds: pl.DataFrame) -> pl.DataFrame:
+def _kinds_of_either_run(kinds: pl.DataFrame, other_kinds: pl.DataFrame) -> pl.DataFrame:
     """Return what each pair is in the one run or, if it is nothing there, in the other."""
     is_something = pl.col("kind") != "other"
     either = pl.concat([kinds.filter(is_something), other_kinds.filter(is_something), kinds, other_kinds])
@@ -121,7 +121,7 @@ def pair_kinds(
     """Judge each pair that sends bulk data: `pair`, `job_id`, `src_addr`, `dst_addr`, `kind`, `distinct_sizes`,
     `confidence`, `bytes_per_step`, `filling` (as `classifier.votes` returns it)."""
     if division is None:
-        return _judged(nic_pairs.named(bulk.select("pair", *JOB_PAIR).head(0)))
+        return _with_confidence(nic_pairs.named(bulk.select("pair", *JOB_PAIR).head(0)))
     told, periods = undisturbed(division)
     every = division.pairs
     flows = in_these(division.in_steps, told, every)
@@ -133,7 +133,7 @@ def pair_kinds(
     # Where a pair sends all the time, or much of it is lost, its gaps may not tell the period that it keeps. Gradients
     # are the same bytes in every step: what keeps the period with other bytes each time is nothing by that alone.
     stepping = pl.col("pair").is_in(division.periodic.implode()) & pl.col("alike")
-    return _jointly(
+    return _settle_kinds(
         judged.with_columns(periodic=stepping | pl.col("steady")).join(pairs.drop("back"), on="pair"),
         job_members,
         settings,
@@ -186,7 +186,7 @@ def _with_relayed(
     return judged.join(relayed, on="pair", how="left").with_columns(pipeline=pl.max_horizontal("pipeline", "relayed"))
 
 
-def _jointly(judged: pl.DataFrame, job_members: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+def _settle_kinds(judged: pl.DataFrame, job_members: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """Settle what pairs cannot settle alone.
 
     Traffic of recurring sizes that fills the step is a context-parallel ring where the job's gradients go elsewhere,
@@ -218,12 +218,12 @@ def _jointly(judged: pl.DataFrame, job_members: pl.DataFrame, settings: Settings
         kind=pl.when("chain").then(pl.lit("pp")).otherwise("kind"),
         pipeline=pl.when("chain").then(1.0).otherwise("pipeline"),
     )
-    told = step_filling.told(judged, settings.rhythm.same_size, settings.rhythm.byte_tolerance)
+    told = step_filling.settle_filling_pairs(judged, settings.rhythm.same_size, settings.rhythm.byte_tolerance)
     told = pair_graph.gradients_apart(told, settings.parallelism.ring_share)
-    return _judged(roles.likeliest(told, job_members, settings.parallelism.least_presence))
+    return _with_confidence(roles.likeliest(told, job_members, settings.parallelism.least_presence))
 
 
-def _judged(pairs: pl.DataFrame) -> pl.DataFrame:
+def _with_confidence(pairs: pl.DataFrame) -> pl.DataFrame:
     if pairs.is_empty():
         columns = {
             "kind": pl.String,

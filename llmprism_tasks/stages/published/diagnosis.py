@@ -116,7 +116,7 @@ def outstanding(values: pl.DataFrame, peers: list[str], settings: PublishedSetti
 
     Returns
     -------
-    the columns of FINDING
+    the columns of FINDING_COLUMNS
     """
     # Ratios to the median have one resolution for all units.
     usual = pl.col("value").median().over(peers)

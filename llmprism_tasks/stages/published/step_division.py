@@ -72,7 +72,7 @@ def steps_until(flows: pl.DataFrame, by: list[str], edge_ns: int, settings: Publ
     )
     ordered = pl.concat([seen, pretended]).sort(*by, "flow_start_ns")
     return (
-        ordered.with_columns(begins=_begins_step(ordered, by, settings))
+        ordered.with_columns(begins=_is_step_begin(ordered, by, settings))
         .with_columns(step=pl.col("begins").cast(pl.Int64).cum_sum().over(by))
         .group_by(*by, "step")
         .agg(
@@ -88,7 +88,7 @@ def steps_until(flows: pl.DataFrame, by: list[str], edge_ns: int, settings: Publ
     )
 
 
-def _begins_step(ordered: pl.DataFrame, by: list[str], settings: PublishedSettings) -> pl.Series:
+def _is_step_begin(ordered: pl.DataFrame, by: list[str], settings: PublishedSettings) -> pl.Series:
     """Mark the flows before which the interval changed to a longer one; never the first flow of a series."""
     shortest_ns = settings.shortest_interval_ms * 1e6
     interval_ns = pl.col("flow_start_ns").diff().over(by)

@@ -43,7 +43,7 @@ def timeline(
     job_steps = endpoints.group_by(STEP).agg(
         pl.col("first_ns").min(), pl.col("end_ns").max(), pl.col("ended", "ended_before").first()
     )
-    together = (endpoints, _advancing(job_steps, ["job_id"], "step"), inside)
+    together = (endpoints, _drop_contained_steps(job_steps, ["job_id"], "step"), inside)
     endpoints, job_steps, of_run = (frame.with_columns(run=pl.lit(0)) for frame in together)
     first_steps = completion.first_indices(endpoints, job_steps)
     first = joint.first_flows(of_run, of_run, of_run)
@@ -64,7 +64,7 @@ def member_steps(synchronising: pl.DataFrame, window: Window, settings: Publishe
     A job step that was not seen to be over at the window's start ends at that start or later: the window before has not
     reported it, and this window must not report an earlier time.
     """
-    before, by_now = (_steps_over(synchronising, edge_ns, settings) for edge_ns in (window.start_ns, window.end_ns))
+    before, by_now = (_finished_steps(synchronising, edge_ns, settings) for edge_ns in (window.start_ns, window.end_ns))
     told = before.select(STEP).unique().with_columns(ended_before=True)
     last = pl.col("end_ns").max().over(STEP)
     late = ~pl.col("ended_before") & (last < window.start_ns) & (pl.col("end_ns") == last)
@@ -77,13 +77,13 @@ def member_steps(synchronising: pl.DataFrame, window: Window, settings: Publishe
     )
 
 
-def _steps_over(synchronising: pl.DataFrame, edge_ns: int, settings: PublishedSettings) -> pl.DataFrame:
+def _finished_steps(synchronising: pl.DataFrame, edge_ns: int, settings: PublishedSettings) -> pl.DataFrame:
     """Align the bursts of a job's NICs to steps, and keep the steps that were over at the edge.
 
     Bursts are aligned by their ends: the last member ends a job's step, and a burst that was not cut where it should be
     still ends with a step. A step is over when each NIC's burst is, or when a next step has begun.
     """
-    bursts = _advancing(steps_until(synchronising, NIC, edge_ns, settings), NIC, "step")
+    bursts = _drop_contained_steps(steps_until(synchronising, NIC, edge_ns, settings), NIC, "step")
     ordered = bursts.sort("job_id", ~pl.col("ended"), "end_ns", "start_ns", "addr")
     counts = ordered.group_by("job_id", maintain_order=True).len()["len"].to_numpy()
     numbers = rounds(
@@ -97,7 +97,7 @@ def _steps_over(synchronising: pl.DataFrame, edge_ns: int, settings: PublishedSe
     )
 
 
-def _advancing(steps: pl.DataFrame, by: list[str], order: str) -> pl.DataFrame:
+def _drop_contained_steps(steps: pl.DataFrame, by: list[str], order: str) -> pl.DataFrame:
     """Drop steps that end no later than a step before them: they are part of that step."""
     latest = end_of_earlier("end_ns").over(by)
     return steps.sort(*by, order).filter((pl.col("end_ns") > latest).fill_null(value=True))

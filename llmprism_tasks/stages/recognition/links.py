@@ -117,7 +117,7 @@ def _presence(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int) -> pl.DataF
     """Return in which share of the turns since its first flow each pair sends: `pair`, `presence`."""
     turn = ((pl.col("flow_start_ns") - pl.col("first_ns")) / pl.col("turn_ns")).floor()
     possible = ((pl.lit(end_ns) - pl.col("first_ns")) / pl.col("turn_ns")).ceil()
-    sent = nic_pairs.of_pairs(flows.select("pair", "flow_start_ns"), pairs.select("pair", "first_ns", "turn_ns"))
+    sent = nic_pairs.flows_of_pairs(flows.select("pair", "flow_start_ns"), pairs.select("pair", "first_ns", "turn_ns"))
     return sent.group_by("pair").agg(presence=turn.n_unique() / possible.first())
 
 
@@ -140,7 +140,7 @@ def still_together(pairs: pl.DataFrame, flows: pl.DataFrame, settings: Recogniti
     )
     if suspects.is_empty():
         return pairs
-    sent = nic_pairs.of_pairs(flows.select("pair", "flow_start_ns"), suspects.select("pair"))
+    sent = nic_pairs.flows_of_pairs(flows.select("pair", "flow_start_ns"), suspects.select("pair"))
     longest = sent.group_by("pair").agg(longest=pl.col("flow_start_ns").diff().max())
     over = suspects.join(longest, on="pair").filter(pl.col("silence") > settings.longest_silence * pl.col("longest"))
     if over.is_empty():

@@ -97,7 +97,7 @@ def odds(rail: Rail, other: Rail, seen_ns: tuple[int, int], settings: Recognitio
         return CERTAIN
     noise_ns = settings.phase_tolerance_ms * NANOSECONDS_PER_MS
     known = min(rail.ends.size, other.ends.size) >= LEAST_DISTANCES
-    return _of_begins(rail, other, seen_ns) + (_of_steps(rail, other, noise_ns) if known else 0.0)
+    return _log_odds_of_begins(rail, other, seen_ns) + (_log_odds_of_steps(rail, other, noise_ns) if known else 0.0)
 
 
 def probability(odds: float) -> float:
@@ -118,7 +118,7 @@ def in_step(rail: Sent, other: Sent, settings: RecognitionSettings) -> bool:
     return met >= settings.least_together
 
 
-def _of_begins(rail: Rail, other: Rail, seen_ns: tuple[int, int]) -> float:
+def _log_odds_of_begins(rail: Rail, other: Rail, seen_ns: tuple[int, int]) -> float:
     """Return what the distance of both begins says: in one job it is a part of a step, of two jobs anything.
 
     What goes on when flows are seen first has not begun then. It is seen within a step, so that two begin near each
@@ -135,18 +135,18 @@ def _of_begins(rail: Rail, other: Rail, seen_ns: tuple[int, int]) -> float:
     return float(np.log((1 - BEGINS_ANYWHERE) * together + BEGINS_ANYWHERE))
 
 
-def _of_steps(rail: Rail, other: Rail, noise_ns: float) -> float:
+def _log_odds_of_steps(rail: Rail, other: Rail, noise_ns: float) -> float:
     """Return what the distances of the steps' ends say, and, if one of the series has several steps in each of the
     other's, whether it waits for these to end."""
     period = min(rail.period_ns, other.period_ns)
-    kept = _of_distances(rail.ends, other.ends, period, noise_ns)
+    kept = _log_odds_of_distances(rail.ends, other.ends, period, noise_ns)
     if max(rail.period_ns, other.period_ns) <= UNLIKE_PERIODS * period:
         return kept
     long, short = (rail, other) if rail.period_ns > other.period_ns else (other, rail)
-    return kept + _of_waits(short.ends, long.ends, period)
+    return kept + _log_odds_of_waits(short.ends, long.ends, period)
 
 
-def _of_distances(ends: Integers, others: Integers, period_ns: float, noise_ns: float) -> float:
+def _log_odds_of_distances(ends: Integers, others: Integers, period_ns: float, noise_ns: float) -> float:
     """Return what the distances between ends say: they are kept in one job, whatever its steps' jitter.
 
     Those of two jobs walk, by the difference of their periods, if it is ever so small, and by the jitter that they do
@@ -159,20 +159,20 @@ def _of_distances(ends: Integers, others: Integers, period_ns: float, noise_ns: 
     """
     few, many = (ends, others) if ends.size <= others.size else (others, ends)
     # Distances are phases: just under half a period ahead and just over it are neighbours.
-    phases: Floats = 2 * np.pi * (_nearest(few, many) - few).astype(np.float64) / period_ns
+    phases: Floats = 2 * np.pi * (_nearest_times(few, many) - few).astype(np.float64) / period_ns
     distances: Floats = np.unwrap(phases) / (2 * np.pi)
     least = max(LEAST_JITTER, noise_ns / period_ns)
-    changes = _deviation(_sigma(np.diff(distances)), np.sqrt(2) * least, few.size)
-    own = max(_own(ends, others) / period_ns, changes)
+    changes = _shrunk_deviation(_sigma(np.diff(distances)), np.sqrt(2) * least, few.size)
+    own = max(_own_jitter(ends, others) / period_ns, changes)
     apart = max(1, few.size // STEP_PARTS)
     later = SIGMA_PER_MAD * float(np.median(np.abs(distances[apart:] - distances[:-apart]))) / np.sqrt(2)
-    kept = _deviation(min(_sigma(distances), later) if apart > 1 else _sigma(distances), least, few.size)
+    kept = _shrunk_deviation(min(_sigma(distances), later) if apart > 1 else _sigma(distances), least, few.size)
     # Of the jitter, two jobs on the same hosts share some: a change is between that of all and of none.
     by_walking, by_chance = np.sqrt(own * changes) / kept, 1 / (NORMAL_WIDTH * kept)
     return float((few.size - 2) * np.log(min(by_walking, by_chance)))
 
 
-def _of_waits(short: Integers, long: Integers, period_ns: float) -> float:
+def _log_odds_of_waits(short: Integers, long: Integers, period_ns: float) -> float:
     """Return what the steps say in which a longer one ends: micro-batches of one job wait for it, another job does not.
 
     Parameters
@@ -191,17 +191,17 @@ def _of_waits(short: Integers, long: Integers, period_ns: float) -> float:
     return float(np.sum(waits - goes_on))
 
 
-def _own(ends: Integers, others: Integers) -> float:
+def _own_jitter(ends: Integers, others: Integers) -> float:
     """Return the deviation of the difference of two jobs' steps, of which each has its own jitter, ns."""
     return float(np.hypot(_sigma(np.diff(ends)), _sigma(np.diff(others))))
 
 
-def _deviation(found: float, usual: float, count: int) -> float:
+def _shrunk_deviation(found: float, usual: float, count: int) -> float:
     """Return a deviation that was found in some steps, as if `LEAST_DISTANCES` more had the usual one."""
     return float(np.sqrt((count * found**2 + LEAST_DISTANCES * usual**2) / (count + LEAST_DISTANCES)))
 
 
-def _nearest(times: Integers, others: Integers) -> Integers:
+def _nearest_times(times: Integers, others: Integers) -> Integers:
     """Return for each time the nearest of others, which are sorted; two at least."""
     after = np.clip(np.searchsorted(others, times), 1, others.size - 1)
     early = np.abs(others[after - 1] - times) < np.abs(others[after] - times)

@@ -73,7 +73,7 @@ def recognition(
         lambda then, moment: at_work(GpuTraffic.of(then, moment, settings), topology, moment, settings),
         elsewhere,
     )
-    jobs = with_unlisted(_coming_back(jobs, members, traffic), members, traffic, topology, window, settings)
+    jobs = with_unlisted(_demote_one_way_jobs(jobs, members, traffic), members, traffic, topology, window, settings)
     return jobs, members
 
 
@@ -94,23 +94,25 @@ def at_work(
         return frames.empty("jobs"), frames.empty("job_members")
     former, running, rhythms = traffic.former, traffic.running.flows, traffic.running.rhythms
     working = working_pairs(rhythms, window, settings.recognition)
-    linking = links.passed_on(_linking(working, running, window, settings.recognition), traffic.bulk)
+    linking = links.passed_on(_linking_pairs(working, running, window, settings.recognition), traffic.bulk)
     if linking.is_empty():
         return frames.empty("jobs"), frames.empty("job_members")
     members = clusters(linking, topology)
     streams = working.join(linking, on="pair", how="semi")
-    between = nic_pairs.of_pairs(running, linking.select("pair"))
-    steps, showing = _step_ends(between, streams, members, window, settings)
-    nics = _described(members, linking, between, showing, window)
-    nics = _moving(nics, settings.recognition)
+    between = nic_pairs.flows_of_pairs(running, linking.select("pair"))
+    steps, showing = _cluster_steps(between, streams, members, window, settings)
+    nics = _describe_nics(members, linking, between, showing, window)
+    nics = _drop_idle_clusters(nics, settings.recognition)
     seen_ns = int(traffic.bulk["flow_start_ns"].min()), window.end_ns  # type: ignore[arg-type]
     nics = nics.join(tenants(nics, steps, between, seen_ns, settings.recognition), on="cluster")
     followed = [linking, links.plain(links.weighed(rhythms, window.end_ns, settings.recognition))]
     if not former.is_empty():
         before = links.weighed(stream_rhythms(former, settings.rhythm), window.end_ns, settings.recognition)
         followed.append(before.filter("regular"))
-    sent = _windows(traffic.bulk).join(pl.concat([pairs.select("pair") for pairs in followed]), on="pair", how="semi")
-    return tables(nics, _training(nics), sent, window)
+    sent = _sending_windows(traffic.bulk).join(
+        pl.concat([pairs.select("pair") for pairs in followed]), on="pair", how="semi"
+    )
+    return tables(nics, _training_jobs(nics), sent, window)
 
 
 def working_pairs(rhythms: pl.DataFrame, window: Window, settings: RecognitionSettings) -> pl.DataFrame:
@@ -126,14 +128,16 @@ def clusters(pairs: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
     return connected_nics(pairs, pairs).join(topology.select("addr", "host"), on="addr").sort("addr")
 
 
-def _linking(working: pl.DataFrame, bulk: pl.DataFrame, window: Window, settings: RecognitionSettings) -> pl.DataFrame:
+def _linking_pairs(
+    working: pl.DataFrame, bulk: pl.DataFrame, window: Window, settings: RecognitionSettings
+) -> pl.DataFrame:
     """Return the pairs at work that link their NICs, as `links.weighed` describes them."""
     pairs = links.weighed(working, window.end_ns, settings)
     closing = links.closing(pairs, bulk, window.end_ns, settings)
     return links.still_together(pl.concat([links.plain(pairs), closing]), bulk, settings)
 
 
-def _step_ends(
+def _cluster_steps(
     bulk: pl.DataFrame, streams: pl.DataFrame, members: pl.DataFrame, window: Window, settings: Settings
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return each cluster's steps (`cluster`, `step`, `end_ns`, `period_ns`), and the pairs that show them
@@ -160,7 +164,7 @@ def _step_ends(
     return steps, pairs.select("pair", *PAIR)
 
 
-def _described(
+def _describe_nics(
     members: pl.DataFrame, linking: pl.DataFrame, bulk: pl.DataFrame, showing: pl.DataFrame, window: Window
 ) -> pl.DataFrame:
     """Say what each NIC moves over linking pairs.
@@ -189,13 +193,13 @@ def _described(
     )
 
 
-def _moving(nics: pl.DataFrame, settings: RecognitionSettings) -> pl.DataFrame:
+def _drop_idle_clusters(nics: pl.DataFrame, settings: RecognitionSettings) -> pl.DataFrame:
     """Leave out the clusters that move next to nothing; one with a rhythm may wait a window for its next step."""
     typical = pl.when(pl.col("shows").any()).then(pl.col("bytes").median()).otherwise(pl.col("moved").median())
     return nics.filter(typical.over("cluster") >= settings.least_bytes)
 
 
-def _training(nics: pl.DataFrame) -> pl.DataFrame:
+def _training_jobs(nics: pl.DataFrame) -> pl.DataFrame:
     """Return the jobs that train with `confidence`.
 
     Half of it is for the rhythm itself, half is the share of the NICs that show it times the share of the bytes in
@@ -210,7 +214,7 @@ def _training(nics: pl.DataFrame) -> pl.DataFrame:
     return jobs.filter(pl.col("repeated") >= RHYTHMIC_BYTES).select("job", confidence=sure)
 
 
-def _coming_back(jobs: pl.DataFrame, members: pl.DataFrame, traffic: TrafficIndex) -> pl.DataFrame:
+def _demote_one_way_jobs(jobs: pl.DataFrame, members: pl.DataFrame, traffic: TrafficIndex) -> pl.DataFrame:
     """Call a job `other` of which nothing comes back to who sent it, over whichever addresses: in training all does.
 
     Copies that are handed on from host to host, again and again, have a rhythm, but nothing to train with.
@@ -225,7 +229,7 @@ def _coming_back(jobs: pl.DataFrame, members: pl.DataFrame, traffic: TrafficInde
     )
 
 
-def _windows(bulk: pl.DataFrame) -> pl.DataFrame:
+def _sending_windows(bulk: pl.DataFrame) -> pl.DataFrame:
     """Return in which windows each pair sends: `pair`, `src_addr`, `dst_addr`, `window_start_ns`."""
     first = ragged.bounds(*(bulk[name].to_numpy() for name in ("pair", "window_start_ns")))[:-1]
     return nic_pairs.named(bulk.select("pair", *PAIR, "window_start_ns")[first])

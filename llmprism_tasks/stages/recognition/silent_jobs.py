@@ -16,11 +16,11 @@ import polars as pl
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.first_stopped import find_first_stopped
-from llmprism_tasks.stages.liveness.foreign import MOST_FOREIGN_PAIRS, at_work
+from llmprism_tasks.stages.liveness.foreign import MOST_FOREIGN_PAIRS, is_beyond_chatter
 from llmprism_tasks.stages.liveness.overdue import Silence, long_silences
 from llmprism_tasks.stages.recognition.links import on_circuit, weights
 from llmprism_tasks.stages.step_division.periodicity import PAIR
-from llmprism_tasks.stages.step_division.restarts import at_restarts
+from llmprism_tasks.stages.step_division.restarts import part_at_restarts
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.clusters import connected_nics
 from llmprism_tasks.stages.traffic.index import TrafficIndex
@@ -53,23 +53,23 @@ def with_fallen_silent(
     least_ns = int(settings.traffic.restart_silence_s * NANOSECONDS_PER_SECOND)
     trains = members.join(jobs.filter(pl.col("kind") == "training"), on="job_id", how="semi")
     silent = _silent_pairs(bulk, trains, topology, window.end_ns - least_ns, settings)
-    for then, their, mine in _as_they_were(bulk, silent, window, recognise):
+    for then, their, mine in _recognise_silent_jobs(bulk, silent, window, recognise):
         for silence in long_silences(
             nic_pairs.inside_jobs(mine, their), traffic, topology, window, settings, elsewhere
         ):
             again = their.filter(pl.col("job_id") == silence.gap.job_id)
             may_have_ended = silence.is_news and not silence.alone
-            if not silence.over and (may_have_ended or (silence.in_mid_step and _hangs(silence, again))):
-                jobs, members = _with((jobs, members), silence.gap.job_id, then, again)
-    before = _before_they_came_back(bulk, jobs, members, topology, window, settings)
+            if not silence.over and (may_have_ended or (silence.in_mid_step and _is_hanging(silence, again))):
+                jobs, members = _restore_job((jobs, members), silence.gap.job_id, then, again)
+    before = _flows_before_silence(bulk, jobs, members, topology, window, settings)
     parted = _silent_pairs(before, members.clear(), topology, window.end_ns, settings)
-    for then, their, _ in _as_they_were(before, parted, window, recognise):
+    for then, their, _ in _recognise_silent_jobs(before, parted, window, recognise):
         for silence in long_silences(
             nic_pairs.inside_jobs(bulk, their), traffic, topology, window, settings, elsewhere
         ):
             again = their.filter(pl.col("job_id") == silence.gap.job_id)
             if silence.over and not silence.restarted and _is_unknown(jobs, members, again):
-                jobs, members = _with((jobs, members), silence.gap.job_id, then, again)
+                jobs, members = _restore_job((jobs, members), silence.gap.job_id, then, again)
     at = pl.lit(window.start_ns)
     return (
         jobs.with_columns(window_start_ns=at).sort("job_id"),
@@ -77,7 +77,7 @@ def with_fallen_silent(
     )
 
 
-def _with(found: Tables, job_id: str, then: pl.DataFrame, again: pl.DataFrame) -> Tables:
+def _restore_job(found: Tables, job_id: str, then: pl.DataFrame, again: pl.DataFrame) -> Tables:
     """Put a job as it was in the place of all that has any of its members."""
     jobs, members = found
     touched = members.join(again, on="addr", how="semi")["job_id"].unique().implode()
@@ -94,7 +94,7 @@ def _is_unknown(jobs: pl.DataFrame, members: pl.DataFrame, again: pl.DataFrame) 
     return training.is_empty() and now.join(again, on="addr", how="anti").is_empty()
 
 
-def _before_they_came_back(
+def _flows_before_silence(
     bulk: pl.DataFrame,
     jobs: pl.DataFrame,
     members: pl.DataFrame,
@@ -111,17 +111,19 @@ def _before_they_came_back(
     pairs = nic_pairs.pairs_of(bulk, PAIR)
     sites = _sites(pairs, topology)
     near = sites.filter(pl.col("site").is_in(sites.join(unknown, on="addr", how="semi")["site"].implode()))
-    mine = nic_pairs.of_pairs(bulk, pairs.join(near, left_on="src_addr", right_on="addr", how="semi").select("pair"))
-    return at_restarts(mine, window, settings.traffic)[0]
+    mine = nic_pairs.flows_of_pairs(
+        bulk, pairs.join(near, left_on="src_addr", right_on="addr", how="semi").select("pair")
+    )
+    return part_at_restarts(mine, window, settings.traffic)[0]
 
 
-def _hangs(silence: Silence, members: pl.DataFrame) -> bool:
+def _is_hanging(silence: Silence, members: pl.DataFrame) -> bool:
     """Say whether somebody went quiet before the others; where all stopped at once, the job is gone."""
     hosts = dict(members.select("addr", "host").rows())
     return find_first_stopped(silence.where, hosts, together=True) is not None
 
 
-def _as_they_were(
+def _recognise_silent_jobs(
     bulk: pl.DataFrame, silent: pl.DataFrame, window: Window, recognise: Recognise
 ) -> Iterator[tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]]:
     """Yield what was recognised among silent NICs at the moments when they last sent, with the flows until then."""
@@ -129,9 +131,9 @@ def _as_they_were(
         left = site
         while not left.is_empty():
             moment = Window(int(left["last_ns"].max()) + 1 - window.length_ns, window.length_ns)  # type: ignore[arg-type]
-            mine = nic_pairs.of_pairs(bulk, left.select("pair"))
+            mine = nic_pairs.flows_of_pairs(bulk, left.select("pair"))
             before = mine.filter(pl.col("flow_start_ns") < moment.end_ns)
-            then, their = recognise(_in_windows_of(before, moment), moment)
+            then, their = recognise(_align_windows(before, moment), moment)
             yield then, their, mine
             known = their["addr"].implode()
             latest = pl.col("last_ns") == pl.col("last_ns").max()
@@ -156,7 +158,7 @@ def _silent_pairs(
     """
     bulk = nic_pairs.in_order(bulk)
     least_ns = int(settings.traffic.restart_silence_s * NANOSECONDS_PER_SECOND)
-    moves = at_work(bulk, least_ns=least_ns)
+    moves = is_beyond_chatter(bulk, least_ns=least_ns)
     sizes, ends = (bulk[column].to_numpy() for column in ("bytes", "flow_end_ns"))
     first = nic_pairs.starts_of_pairs(bulk)[:-1]
     pairs = nic_pairs.pairs_of(bulk, PAIR).with_columns(
@@ -188,7 +190,7 @@ def _sites(pairs: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
     return connected_nics(joined, joined).rename({"cluster": "site"})
 
 
-def _in_windows_of(flows: pl.DataFrame, moment: Window) -> pl.DataFrame:
+def _align_windows(flows: pl.DataFrame, moment: Window) -> pl.DataFrame:
     """Cut time into windows of which one ends at a moment."""
     since = pl.col("flow_start_ns") - moment.start_ns
     return flows.with_columns(window_start_ns=moment.start_ns + since // moment.length_ns * moment.length_ns)

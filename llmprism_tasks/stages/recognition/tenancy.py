@@ -47,11 +47,11 @@ def tenants(
     labels, rows = np.unique(members["cluster"].to_numpy(), return_inverse=True)
     neighbours = graphs.merge_by_jaccard(rows, hosts, settings.host_similarity)
     at = np.unique(np.column_stack([rows, hosts]), axis=0)
-    around = _around(at[:, 0], at[:, 1])
+    around = _nested_clusters(at[:, 0], at[:, 1])
     within = pl.DataFrame({"cluster": rows, "neighbours": neighbours[rows]}).with_columns(
         several=pl.col("cluster").n_unique().over("neighbours") > 1
     )["several"].to_numpy() | np.isin(rows, around)
-    known = _rails(labels, steps, _transfers(members.filter(pl.Series(within)), flows, settings))
+    known = _rails(labels, steps, _cluster_transfers(members.filter(pl.Series(within)), flows, settings))
     jobs, sure = np.empty(len(labels), dtype=np.int64), np.ones(len(labels))
     first: dict[int, list[int]] = {}
     before = math.log(SAME_HOSTS / (1 - SAME_HOSTS))
@@ -88,7 +88,7 @@ def _rails(labels: Integers, steps: pl.DataFrame, sent: dict[int, Sent]) -> list
     return [Rail(*series.get(label, (none, 0.0)), sent.get(label, nothing)) for label in labels]
 
 
-def _around(clusters: Integers, hosts: Integers) -> Integers:
+def _nested_clusters(clusters: Integers, hosts: Integers) -> Integers:
     """Return which clusters are on all hosts of which others and on more, shape (rows, 2): the inner and the outer one;
     those on few hosts first, and of each the outer ones on many hosts first.
 
@@ -109,7 +109,7 @@ def _around(clusters: Integers, hosts: Integers) -> Integers:
     )
 
 
-def _transfers(compared: pl.DataFrame, flows: pl.DataFrame, settings: RecognitionSettings) -> dict[int, Sent]:
+def _cluster_transfers(compared: pl.DataFrame, flows: pl.DataFrame, settings: RecognitionSettings) -> dict[int, Sent]:
     """Return what some clusters send.
 
     Parameters
@@ -121,7 +121,7 @@ def _transfers(compared: pl.DataFrame, flows: pl.DataFrame, settings: Recognitio
     at = np.searchsorted(nic_pairs.pairs_of(flows, [])["pair"].to_numpy(), pairs["pair"].to_numpy())
     starts, sizes = (flows[name].to_numpy() for name in ("flow_start_ns", "bytes"))
     offsets = nic_pairs.starts_of_pairs(flows)
-    begins = _begins(starts, sizes, offsets)
+    begins = _first_transfer_times(starts, sizes, offsets)
     found = {}
     for cluster, chosen in pairs.with_columns(at=at).group_by("cluster", maintain_order=True).agg("at").iter_rows():
         rows, _ = grouped_sort.spread(offsets, np.array(chosen))
@@ -133,7 +133,7 @@ def _transfers(compared: pl.DataFrame, flows: pl.DataFrame, settings: Recognitio
     return found
 
 
-def _begins(starts: Integers, sizes: Integers, offsets: Integers) -> Integers:
+def _first_transfer_times(starts: Integers, sizes: Integers, offsets: Integers) -> Integers:
     """Return when the first transfer of each pair starts that is about as large as its others, ns."""
     counts = np.diff(offsets)
     main = sizes >= MAIN_TRANSFER_BYTES * np.repeat(ragged.sums(sizes, offsets) / counts, counts)

@@ -36,7 +36,7 @@ def with_unlisted(
     traffic : the window's flows and those of its look-back
     """
     training = job_members.join(jobs.filter(pl.col("kind") == "training"), on="job_id", how="semi")
-    sent = _sent_outside(traffic, topology, window, settings)
+    sent = _unlisted_traffic(traffic, topology, window, settings)
     ends = pl.concat(
         sent.select("part", "bytes", addr=own, peer=other, gives=pl.lit(gives))
         for own, other, gives in (("src_addr", "dst_addr", True), ("dst_addr", "src_addr", False))
@@ -58,11 +58,13 @@ def with_unlisted(
     return jobs.drop("unlisted", strict=False).join(unlisted, on="job_id", how="left", maintain_order="left")
 
 
-def _sent_outside(traffic: TrafficIndex, topology: pl.DataFrame, window: Window, settings: Settings) -> pl.DataFrame:
+def _unlisted_traffic(
+    traffic: TrafficIndex, topology: pl.DataFrame, window: Window, settings: Settings
+) -> pl.DataFrame:
     """Return what was sent in the window from or to addresses that are not in the topology: `src_addr`, `dst_addr`,
     `part` (of the window), `bytes`."""
     outside = traffic.pairs.filter(~pl.all_horizontal(pl.col(*PAIR).is_in(topology["addr"].implode())))
     of_window = (pl.col("window_start_ns") == window.start_ns) & (pl.col("bytes") > settings.traffic.control_bytes)
     part = (pl.col("flow_start_ns") - window.start_ns) // BIN_NS
-    mine = nic_pairs.of_pairs(traffic.flows, outside.select("pair")).filter(of_window)
+    mine = nic_pairs.flows_of_pairs(traffic.flows, outside.select("pair")).filter(of_window)
     return nic_pairs.named(mine.group_by(*PAIR, part=part).agg(pl.col("bytes").sum()))

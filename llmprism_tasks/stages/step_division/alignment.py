@@ -44,20 +44,20 @@ def line_up(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSetting
     Returns
     -------
     the bursts that are not left out, with `beat`, counted through all groups in their order, `pace_ns`, as of
-    `_with_delays`, and `moment_ns`, their end without the typical delay of their stream
+    `_phases_and_pace`, and `moment_ns`, their end without the typical delay of their stream
     """
     number, ends = (bursts[name].to_numpy() for name in ("stream", "end_ns"))
     offsets = ragged.bounds(number)
     seen = streams.with_columns(stream=pl.int_range(pl.len()))[number[offsets[:-1]]]
     seen = seen.with_columns(group=pl.col("group").rank("dense").cast(pl.Int64) - 1)
-    ranked = _ranked(bursts, offsets, seen, settings)
+    ranked = _rank_streams(bursts, offsets, seen, settings)
     first = ranked.unique("group", keep="first", maintain_order=True)
-    phased, pace = _with_delays(ends, offsets, seen, first)
-    leaders = _supported(phased, ranked, settings)
+    phased, pace = _phases_and_pace(ends, offsets, seen, first)
+    leaders = _choose_leaders(phased, ranked, settings)
     if not leaders.equals(first):
-        phased, pace = _with_delays(ends, offsets, seen, leaders)
+        phased, pace = _phases_and_pace(ends, offsets, seen, leaders)
     of_streams = phased.filter((pl.col("size_class") < 0) | (pl.col("typical").abs() <= OTHER_PLACE))
-    delays = _in_one_turn(of_streams).select("stream", late=pl.col("typical") - pl.col("of_leader"))
+    delays = _unwrap_phases(of_streams).select("stream", late=pl.col("typical") - pl.col("of_leader"))
     late = np.full(streams.height, np.nan)
     late[delays["stream"].to_numpy()] = delays["late"].to_numpy()
     moment = ends - late[number] * pace
@@ -98,7 +98,7 @@ def whole_steps(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSet
             total += part[i]
         else:
             total = part[i]
-    cut_off = (pl.col("start_ns") - pl.col("since_ns") <= pl.col("quiet_ns")) | _ends_cut_off_step(settings)
+    cut_off = (pl.col("start_ns") - pl.col("since_ns") <= pl.col("quiet_ns")) | _is_end_of_cut_off_step(settings)
     # The rest of the latest beat may be still to come: the next window decides what it was.
     latest = pl.col("beat") == pl.col("beat").max().over("group")
     whole = (
@@ -110,7 +110,7 @@ def whole_steps(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSet
     return whole.select("beat", "step")
 
 
-def _ends_cut_off_step(settings: RhythmSettings) -> pl.Expr:
+def _is_end_of_cut_off_step(settings: RhythmSettings) -> pl.Expr:
     """Return whether a beat is the end of a step that began before the data, and is therefore not seen whole.
 
     It is the first beat of its group, starts within a period of the data's beginning, and one period before the next
@@ -129,7 +129,7 @@ def _beats(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings
     """Return the beats in order: `group`, `beat`, `start_ns`, `share` (of a step), `again` (whether most of it came
     whole in the beat before, too), `complete` (whether one stream has all of its bytes), `moment_ns`, `pace_ns`, and
     `quiet_ns` and `since_ns` (of the group)."""
-    together = _in_beats(bursts)
+    together = _sum_by_stream_and_beat(bursts)
     sizes, stream, beat = (together[name].to_numpy() for name in ("bytes", "stream", "beat"))
     of_stream = ragged.bounds(stream)
     usual = ragged.spread(ragged.medians(sizes, of_stream), of_stream)
@@ -175,7 +175,7 @@ def _beats(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings
     )
 
 
-def _in_beats(bursts: pl.DataFrame) -> pl.DataFrame:
+def _sum_by_stream_and_beat(bursts: pl.DataFrame) -> pl.DataFrame:
     """Sum up what each stream does in each beat: `stream`, `beat`, `bytes`, `start_ns` and `window_start_ns`, by stream
     and beat."""
     stream, beat = (bursts[name].to_numpy() for name in ("stream", "beat"))
@@ -192,7 +192,7 @@ def _in_beats(bursts: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _with_delays(
+def _phases_and_pace(
     ends: Integers, offsets: Integers, seen: pl.DataFrame, leaders: pl.DataFrame
 ) -> tuple[pl.DataFrame, Floats]:
     """Say of streams what is `typical` of each: by how much of a period it ends after its group's leader.
@@ -225,7 +225,7 @@ def _with_delays(
     return seen.with_columns(typical=typical), paces
 
 
-def _supported(phased: pl.DataFrame, ranked: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _choose_leaders(phased: pl.DataFrame, ranked: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Return the first stream of each group that may lead; among brief parts, of those that about the most pairs have.
 
     They all have what comes once a step, at about the same time of it; of the buckets before it, the collector's pieces
@@ -233,8 +233,8 @@ def _supported(phased: pl.DataFrame, ranked: pl.DataFrame, settings: RhythmSetti
 
     Parameters
     ----------
-    phased : streams with `typical`, as `_with_delays` returns, by any leaders
-    ranked : as `_ranked` returns
+    phased : streams with `typical`, as `_phases_and_pace` returns, by any leaders
+    ranked : as `_rank_streams` returns
     """
     first = ranked.group_by("group", maintain_order=True).first()
     slots = round(1 / ONE_MESSAGE)
@@ -255,7 +255,9 @@ def _supported(phased: pl.DataFrame, ranked: pl.DataFrame, settings: RhythmSetti
     return pl.concat([brief, first.join(brief, on="group", how="anti")]).sort("group")
 
 
-def _ranked(bursts: pl.DataFrame, offsets: Integers, seen: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _rank_streams(
+    bursts: pl.DataFrame, offsets: Integers, seen: pl.DataFrame, settings: RhythmSettings
+) -> pl.DataFrame:
     """Order the streams of each group by how well the others are lined up by them.
 
     The first is the one that shows most steps; among parts, of those that show about as many the briefest: what comes
@@ -294,7 +296,7 @@ def _ranked(bursts: pl.DataFrame, offsets: Integers, seen: pl.DataFrame, setting
     return chosen.sort(order, descending=falling).select("group", "stream", "part", "shown", "brief")
 
 
-def _in_one_turn(streams: pl.DataFrame) -> pl.DataFrame:
+def _unwrap_phases(streams: pl.DataFrame) -> pl.DataFrame:
     """Count the `typical` phases of each group from the end of the longest part of a turn that has none, and add what
     this makes of its leader's, which is 0: `of_leader`; a row per stream."""
     following = pl.col("typical").shift(-1).over("group").fill_null(pl.col("typical").first().over("group") + 1)

@@ -38,11 +38,11 @@ def endpoint_steps(joint: JointSteps, window: Window, settings: Settings) -> pl.
     sorted: `job_id`, `addr`, `step`, `first_ns` (first flow of its synchronisation), `end_ns`, `bytes`,
     `ended_before` (over before the window began) and `ended` (over before the window's end)
     """
-    nics, owners = _ends(nic_pairs.pairs_of(joint.flows, ["job_id", *PAIR]))
-    found = burst_totals.of_owners(joint.sent, owners, nics.height)
+    nics, owners = _number_nics(nic_pairs.pairs_of(joint.flows, ["job_id", *PAIR]))
+    found = burst_totals.totals_by_owner(joint.sent, owners, nics.height)
     steps = (
         nics[found.series]
-        .with_columns(step=found.number, period_ns=joint.periods[found.position], **_columns(found))
+        .with_columns(step=found.number, period_ns=joint.periods[found.position], **_total_columns(found))
         .with_columns(
             pl.col("bytes", "bytes_before").sum().over("job", "step").name.prefix("step_"),
             step_first_ns=pl.col("first_ns").min().over("job", "step"),
@@ -52,18 +52,18 @@ def endpoint_steps(joint: JointSteps, window: Window, settings: Settings) -> pl.
     )
     too_little = pl.col("step_bytes_before") < settings.rhythm.least_step * pl.col("step_bytes").median().over("job")
     recent = pl.lit(window.start_ns) - pl.col("step_first_ns") < pl.col("period_ns")
-    before = _over("end_before_ns", "bytes_before", window.start_ns, settings) & ~(too_little & recent)
+    before = _is_over("end_before_ns", "bytes_before", window.start_ns, settings) & ~(too_little & recent)
     return (
         steps.with_columns(ended_before=before.fill_null(value=False))
         .with_columns(
-            ended=pl.col("ended_before") | _over("end_ns", "bytes", window.end_ns, settings),
+            ended=pl.col("ended_before") | _is_over("end_ns", "bytes", window.end_ns, settings),
             end_ns=pl.when("ended_before").then("end_before_ns").otherwise("end_ns"),
         )
         .select("job_id", "addr", "step", "first_ns", "end_ns", "bytes", "ended_before", "ended")
     )
 
 
-def _ends(pairs: pl.DataFrame) -> tuple[pl.DataFrame, Integers]:
+def _number_nics(pairs: pl.DataFrame) -> tuple[pl.DataFrame, Integers]:
     """Return the NICs of pairs, in order: `job_id`, `addr`, `job` and `nic` (their numbers); and those of each pair."""
     nics = pl.concat([pairs.select("job_id", addr=end) for end in PAIR]).unique().sort("job_id", "addr")
     nics = nics.with_columns(job=pl.col("job_id").rle_id(), nic=pl.int_range(pl.len()))
@@ -74,7 +74,7 @@ def _ends(pairs: pl.DataFrame) -> tuple[pl.DataFrame, Integers]:
     return nics, np.column_stack([one.to_numpy() for one in numbers])
 
 
-def _columns(found: Totals) -> dict[str, pl.Series]:
+def _total_columns(found: Totals) -> dict[str, pl.Series]:
     return {
         "first_ns": pl.Series(found.first),
         "end_ns": pl.Series(found.last),
@@ -153,7 +153,7 @@ def step_of_flows(flows: pl.DataFrame, endpoints: pl.DataFrame, jobs: pl.DataFra
 
 
 def numbers_of_steps(flows: pl.DataFrame, endpoints: pl.DataFrame, jobs: pl.DataFrame) -> Integers:
-    """Return the step of each flow, AFTER for those after the last one; flows as `nic_pairs.in_order` returns."""
+    """Return the step of each flow, or AFTER_LAST_STEP; flows as `nic_pairs.in_order` returns."""
     offsets = nic_pairs.starts_of_pairs(flows)
     common = jobs.select("job_id", pl.lit(None, pl.String).alias("addr"), "end_ns", "step")
     steps = pl.concat([endpoints.select(common.columns), common])
@@ -182,7 +182,7 @@ def first_indices(endpoints: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
     return ended.group_by("job_id").agg(base=pl.col("step").min())
 
 
-def _over(end: str, bytes_: str, edge_ns: int, settings: Settings) -> pl.Expr:
+def _is_over(end: str, bytes_: str, edge_ns: int, settings: Settings) -> pl.Expr:
     """Tell which steps are over at an edge: what lacks a few bytes has lost them only if it lasted as long as usual."""
     share, lasted = pl.col(bytes_) / pl.col("typical_bytes"), pl.lit(edge_ns) - pl.col("first_ns")
     complete = share >= 1 - settings.rhythm.same_size

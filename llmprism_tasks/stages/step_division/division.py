@@ -119,9 +119,9 @@ class Division:
         most = counts.sort("ended", "run").group_by("job_id", maintain_order=True).last().select("job_id", "run")
         if most.height == counts.height:
             return self, None
-        return self._of_runs(most, "semi"), self._of_runs(most, "anti")
+        return self._select_runs(most, "semi"), self._select_runs(most, "anti")
 
-    def _of_runs(self, some: pl.DataFrame, how: Literal["semi", "anti"]) -> Division:
+    def _select_runs(self, some: pl.DataFrame, how: Literal["semi", "anti"]) -> Division:
         flows, endpoints, job_steps = (
             frame.join(nic_pairs.as_coded(some, frame), on=["job_id", "run"], how=how, maintain_order="left")
             for frame in (self.flows, self.endpoints, self.job_steps)
@@ -139,9 +139,9 @@ class Division:
             return None
 
         def ended(joint: JointSteps) -> JointSteps:
-            return joint_steps.ended_by(joint, pairs, self.settings.rhythm)
+            return joint_steps.steps_ended_by(joint, pairs, self.settings.rhythm)
 
-        endpoints, job_steps = _steps(self.runs, self.window, self.settings, ended)
+        endpoints, job_steps = _nic_and_job_steps(self.runs, self.window, self.settings, ended)
         if endpoints.is_empty():
             return None
         # A step that only others had ended before the window is told in it, too.
@@ -169,10 +169,10 @@ def divide(
             flows, settings.rhythm, known=known, until_ns=window.end_ns, before_ns=window.start_ns
         )
         found.append(Run(number, joint, before))
-        before = _counts(joint)
+        before = _step_counts(joint)
     if not found:
         return None
-    endpoints, job_steps = _steps(found, window, settings)
+    endpoints, job_steps = _nic_and_job_steps(found, window, settings)
     if endpoints.is_empty():
         return None
     every = pl.concat([run.joint.flows.with_columns(run=pl.lit(run.number)) for run in found])
@@ -180,7 +180,7 @@ def divide(
     return Division(found, every, endpoints, job_steps, first, window, settings)
 
 
-def _steps(
+def _nic_and_job_steps(
     found: Sequence[Run],
     window: Window,
     settings: Settings,
@@ -195,7 +195,7 @@ def _steps(
     return pl.concat(of_nics), pl.concat(of_jobs)
 
 
-def _counts(joint: JointSteps) -> pl.DataFrame:
+def _step_counts(joint: JointSteps) -> pl.DataFrame:
     """Return how many steps each job has: `job_id`, `before`."""
     known = joint.steps >= 0
     count = np.zeros(joint.periods.size, np.int64)

@@ -25,7 +25,12 @@ from llmprism_tasks.stages.step_division.groups.group_period import (
     in_period,
     same_period,
 )
-from llmprism_tasks.stages.step_division.groups.group_steps import Found, all_of, ended_alike, steps_together
+from llmprism_tasks.stages.step_division.groups.group_steps import (
+    Found,
+    merge_steps,
+    recut_at_step_ends,
+    steps_together,
+)
 from llmprism_tasks.stages.step_division.groups.single_burst import first_bursts
 from llmprism_tasks.stages.step_division.groups.templates import EXPLAINED_BYTES
 from llmprism_tasks.stages.step_division.kernels.burst_totals import Totals
@@ -55,7 +60,7 @@ class Streams:
     ----------
     found : all, as `stream_rhythms` returns, with `group`
     in_step : of these, those in their group's period, as `group_period.in_period` returns
-    once : of groups without a period, those that show the end of one step: STEPPING, `src_addr`, `dst_addr`
+    once : of groups without a period, those that show the end of one step: STREAM_COLUMNS, `src_addr`, `dst_addr`
     together : the steps of groups whose pairs show them together, which the others have no part in
     """
 
@@ -168,7 +173,7 @@ def steps_of_groups(
     bounds = {"until_ns": until_ns, "before_ns": before_ns}
     none = found.select("group", parts=pl.lit(value=True)).clear()
     joint = _steps_of_groups(flows, found, none, settings, **bounds)
-    refused = _refused(joint)
+    refused = _groups_without_steps(joint)
     return joint if refused.is_empty() else _steps_of_groups(flows, found, refused, settings, **bounds)
 
 
@@ -181,7 +186,7 @@ def _steps_of_groups(
     until_ns: int,
     before_ns: int,
 ) -> JointSteps:
-    """Do what `steps_of_groups` does, but for what single pairs of some groups show, as `_refused` returns.
+    """Do what `steps_of_groups` does, but for what single pairs of some groups (`_groups_without_steps`) show.
 
     Where nobody tells the steps of a pipeline of which they are parts, or which is a line, they end where nothing is
     under way.
@@ -189,32 +194,32 @@ def _steps_of_groups(
     whole = found.filter(pl.col("size_class") == WHOLE_PAIR)
     seen = steps_together(flows, whole, settings)
     together, clear = (seen.of(seen.streams.filter(told)) for told in (pl.col("told"), ~pl.col("told")))
-    shared = _cut_together(nic_pairs.as_coded(found, flows), together)
-    lines = _lines(shared.with_columns(size_class=pl.lit(WHOLE_PAIR, pl.Int64)), settings)
+    shared = _jointly_cut_streams(nic_pairs.as_coded(found, flows), together)
+    lines = _pipeline_only_groups(shared.with_columns(size_class=pl.lit(WHOLE_PAIR, pl.Int64)), settings)
     together = together.of(together.streams.join(lines, on="group", how="anti"))
-    alone, periods = _with_periods(
+    alone, periods = _streams_and_periods(
         flows, found.join(together.streams, on="group", how="anti", maintain_order="left"), settings, until_ns
     )
     periods = periods.join(refused, on="group", how="anti")
     clear = clear.of(several_steps(clear.streams, periods))
     periods = periods.join(clear.streams, on="group", how="anti")
-    together = all_of([together, clear])
+    together = merge_steps([together, clear])
     alone = alone.join(clear.streams, on="group", how="anti", maintain_order="left")
-    in_step, known = _in_step(flows, alone, periods, settings), periods.select("group")
+    in_step, known = _streams_in_period(flows, alone, periods, settings), periods.select("group")
     answered = pl.concat([in_step.select("group"), together.streams.select("group")]).unique()
     silent = whole.join(answered, on="group", how="anti", maintain_order="left")
     parts = refused.filter("parts").select("group")
-    in_lines = _lines(nic_pairs.as_coded(silent, flows), settings).cast(parts.schema)
+    in_lines = _pipeline_only_groups(nic_pairs.as_coded(silent, flows), settings).cast(parts.schema)
     piped = pl.concat([parts, in_lines])["group"]
     rest = steps_together(flows, silent, settings, by_bytes=True, parts=piped)
-    together = all_of([together, rest])
+    together = merge_steps([together, rest])
     alone = alone.join(together.streams, on="group", how="anti", maintain_order="left")
-    once = _seen_once(flows, alone.join(known, on="group", how="anti"), settings, until_ns)
+    once = _single_burst_streams(flows, alone.join(known, on="group", how="anti"), settings, until_ns)
     found = pl.concat([alone, found.join(together.streams, on="group", how="semi", maintain_order="left")])
-    shared = _cut_together(nic_pairs.as_coded(found, flows), together).select(in_step.columns)
+    shared = _jointly_cut_streams(nic_pairs.as_coded(found, flows), together).select(in_step.columns)
     streams = Streams(found, pl.concat([in_step, shared]), once, together)
     in_step = streams.in_step
-    return _numbered(
+    return _number_steps(
         flows, streams, pl.concat([in_step.select(STREAM_COLUMNS), once.select(STREAM_COLUMNS)]), settings, before_ns
     )
 
@@ -234,7 +239,7 @@ def several_steps(clear: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
     return period.join(periods, on="group").filter(longer).select("group")
 
 
-def _refused(joint: JointSteps) -> pl.DataFrame:
+def _groups_without_steps(joint: JointSteps) -> pl.DataFrame:
     """Return the groups whose single pairs show no steps: `group`, `parts`.
 
     What they show are `parts` of a pipeline's steps where bytes come back, over links that show them, later than in the
@@ -254,26 +259,26 @@ def _refused(joint: JointSteps) -> pl.DataFrame:
     offsets = nic_pairs.starts_of_pairs(joint.flows)
     place = np.searchsorted(joint.flows["pair"].to_numpy()[offsets[:-1]], pairs["pair"].to_numpy())
     numbers = pairs["group"].rle_id().to_numpy().astype(np.int64)
-    ended = _ends(joint, place, numbers)
+    ended = _step_end_times(joint, place, numbers)
     sender = pairs.select(pl.col("src_addr").rank("dense").over("group").cast(pl.Int64) - 1).to_series().to_numpy()
     back, on_link = balance.answers(pairs), pairs["shows"].to_numpy()
     rows, bounds, ends = [], ragged.bounds(numbers), ended["end_ns"].to_numpy()
     of_group = ragged.bounds(ended["group"].to_numpy())
     for group, low, high in zip(ended["group"].to_numpy()[of_group[:-1]], of_group[:-1], of_group[1:], strict=True):
         mine = slice(bounds[group], bounds[group + 1])
-        each = _moved(joint.flows, offsets, place[mine], ends[low:high])
+        each = _bytes_per_step(joint.flows, offsets, place[mine], ends[low:high])
         links_of = np.flatnonzero(on_link[mine])  # the last of the group, and so are those that answer them
         first = links_of[0] if links_of.size else 0
         late = balance.unreturned(each[links_of], np.maximum(back[mine][links_of] - first, -1))
         sent = np.zeros((int(sender[mine].max()) + 1, each.shape[1]))
         np.add.at(sent, sender[mine], each)
-        if (parts := late > balance.UNRETURNED) or balance.alike(sent) < balance.BYTES_IN_ALIKE_STEPS:
+        if (parts := late > balance.UNRETURNED) or balance.alike_bytes_ratio(sent) < balance.BYTES_IN_ALIKE_STEPS:
             rows.append((bounds[group], parts))
     chosen, parts_of = [row for row, _ in rows], pl.Series([parts for _, parts in rows], dtype=pl.Boolean)
     return pairs[chosen].select("group", parts=parts_of)
 
 
-def _ends(joint: JointSteps, place: Integers, group: Integers) -> pl.DataFrame:
+def _step_end_times(joint: JointSteps, place: Integers, group: Integers) -> pl.DataFrame:
     """Return when the steps of groups end: `group`, `step`, `end_ns`, in the order of time in each group.
 
     Parameters
@@ -294,7 +299,7 @@ def _ends(joint: JointSteps, place: Integers, group: Integers) -> pl.DataFrame:
     )
 
 
-def _moved(flows: pl.DataFrame, offsets: Integers, place: Integers, ends: Integers) -> Floats:
+def _bytes_per_step(flows: pl.DataFrame, offsets: Integers, place: Integers, ends: Integers) -> Floats:
     """Return what some pairs send in each step but the first, given their ends: bytes, shape (pairs, steps)."""
     rows, within = grouped_sort.spread(offsets, place)
     starts, sizes = flows["flow_start_ns"].to_numpy()[rows], flows["bytes"].to_numpy()[rows]
@@ -306,7 +311,7 @@ def _moved(flows: pl.DataFrame, offsets: Integers, place: Integers, ends: Intege
     return moved
 
 
-def ended_by(joint: JointSteps, pairs: pl.DataFrame, settings: RhythmSettings) -> JointSteps:
+def steps_ended_by(joint: JointSteps, pairs: pl.DataFrame, settings: RhythmSettings) -> JointSteps:
     """Return the same steps of jobs, by the same numbers, as the bursts of some pairs alone show them.
 
     Whoever found the steps, jobs that are silent between them end them alike, as `step_ends` says.
@@ -320,14 +325,14 @@ def ended_by(joint: JointSteps, pairs: pl.DataFrame, settings: RhythmSettings) -
     pairs : `src_addr`, `dst_addr`. Those that are too broken to show the period are cut at the gap typical of their
         job's others
     """
-    streams = _ended_alike(joint, pairs, settings)
+    streams = _recut_streams(joint, pairs, settings)
     once = streams.once.join(pairs, on=PAIR, how="semi")
-    chosen = pl.concat([_named_streams(streams, pairs).select(STREAM_COLUMNS), once.select(STREAM_COLUMNS)])
-    own = _numbered(joint.flows, streams, chosen, settings, joint.before_ns)
-    return replace(own, steps=_joint_numbers(own, joint))
+    chosen = pl.concat([_streams_of_pairs(streams, pairs).select(STREAM_COLUMNS), once.select(STREAM_COLUMNS)])
+    own = _number_steps(joint.flows, streams, chosen, settings, joint.before_ns)
+    return replace(own, steps=_joint_step_numbers(own, joint))
 
 
-def _ended_alike(joint: JointSteps, ending: pl.DataFrame, settings: RhythmSettings) -> Streams:
+def _recut_streams(joint: JointSteps, ending: pl.DataFrame, settings: RhythmSettings) -> Streams:
     """Return the streams of jobs, of which those that are silent between their steps are cut there."""
     streams = joint.streams
     ended = streams.together.streams.filter("ended")
@@ -338,20 +343,20 @@ def _ended_alike(joint: JointSteps, ending: pl.DataFrame, settings: RhythmSettin
         return streams
     pairs = joint.flows["pair"].to_numpy()[nic_pairs.starts_of_pairs(joint.flows)[:-1]]
     numbers = whole["group"].rle_id().to_numpy().astype(np.int64)
-    ends = _ends(joint, np.searchsorted(pairs, whole["pair"].to_numpy()), numbers)
+    ends = _step_end_times(joint, np.searchsorted(pairs, whole["pair"].to_numpy()), numbers)
     names = whole["group"].gather(ragged.bounds(numbers)[:-1])
     steps = ends.with_columns(group=names.gather(ends["group"]))
-    alone = _alone(streams.found.filter(pl.col("size_class") == WHOLE_PAIR), ending)
-    anew = ended_alike(joint.flows, whole, steps, alone, settings)
+    alone = _groups_without_other_traffic(streams.found.filter(pl.col("size_class") == WHOLE_PAIR), ending)
+    anew = recut_at_step_ends(joint.flows, whole, steps, alone, settings)
     others = streams.together.streams.join(anew.streams, on="group", how="anti")
     found = streams.found.join(anew.streams, on="group", how="semi", maintain_order="left")
-    shared = _cut_together(nic_pairs.as_coded(found, joint.flows), anew).select(streams.in_step.columns)
+    shared = _jointly_cut_streams(nic_pairs.as_coded(found, joint.flows), anew).select(streams.in_step.columns)
     kept = streams.in_step.join(anew.streams, on="group", how="anti", maintain_order="left")
     in_step = pl.concat([kept, shared])
-    return replace(streams, in_step=in_step, together=all_of([streams.together.of(others), anew]))
+    return replace(streams, in_step=in_step, together=merge_steps([streams.together.of(others), anew]))
 
 
-def _alone(pairs: pl.DataFrame, ending: pl.DataFrame) -> pl.Series:
+def _groups_without_other_traffic(pairs: pl.DataFrame, ending: pl.DataFrame) -> pl.Series:
     """Return the groups that send hardly anything but what ends their steps.
 
     Parameters
@@ -363,14 +368,14 @@ def _alone(pairs: pl.DataFrame, ending: pl.DataFrame) -> pl.Series:
     return sent.join(theirs, on="group").filter(pl.col("ending") >= EXPLAINED_BYTES * pl.col("bytes"))["group"]
 
 
-def _joint_numbers(own: JointSteps, joint: JointSteps) -> Integers:
+def _joint_step_numbers(own: JointSteps, joint: JointSteps) -> Integers:
     """Return the joint steps of bursts, -1 for none: of those that fall together, the one that most of their bytes are
     part of. Where none of them is part of any, the nearest in time, unless others are part of that."""
-    bursts = _in_steps(own).with_columns(joint=joint.steps_of(own.first_flows()))
+    bursts = _bursts_in_steps(own).with_columns(joint=joint.steps_of(own.first_flows()))
     shared = bursts.filter(pl.col("joint") >= 0).group_by("job", "step", "joint").agg(pl.col("bytes").sum())
     known = shared.sort("job", "step", "bytes", "joint").group_by("job", "step", maintain_order=True).last()
     ended = bursts.group_by("job", "step").agg(pl.col("end_ns").max()).sort("end_ns")
-    joint_ends = _in_steps(joint).group_by("job", joint="step").agg(pl.col("end_ns").max()).sort("end_ns")
+    joint_ends = _bursts_in_steps(joint).group_by("job", joint="step").agg(pl.col("end_ns").max()).sort("end_ns")
     nearest = (
         ended.join(known, on=["job", "step"], how="anti", maintain_order="left")
         .join_asof(joint_ends, on="end_ns", by="job", strategy="nearest", check_sortedness=False)
@@ -384,7 +389,7 @@ def _joint_numbers(own: JointSteps, joint: JointSteps) -> Integers:
     return steps
 
 
-def _in_steps(found: JointSteps) -> pl.DataFrame:
+def _bursts_in_steps(found: JointSteps) -> pl.DataFrame:
     """Return the bursts that are part of a step: `burst`, `job` (a number), `step`, `end_ns`, `bytes`."""
     jobs = nic_pairs.pairs_of(found.flows, ["job_id"])["job_id"].rank("dense").to_numpy()
     return (
@@ -394,14 +399,14 @@ def _in_steps(found: JointSteps) -> pl.DataFrame:
     )
 
 
-def _cut_together(found: pl.DataFrame, together: Found) -> pl.DataFrame:
+def _jointly_cut_streams(found: pl.DataFrame, together: Found) -> pl.DataFrame:
     """Return the streams of pairs that are cut together, as `group_period.in_period` returns others."""
     whole = found.filter(pl.col("size_class") == WHOLE_PAIR).drop("threshold_ns", "clarity", "group")
     kinds = {"size_class": pl.lit(WITH_GROUP, pl.Int64), "threshold_ns": pl.lit(0.0)}
     return whole.join(together.streams, on="pair", maintain_order="left").with_columns(**kinds)
 
 
-def _with_periods(
+def _streams_and_periods(
     flows: pl.DataFrame, found: pl.DataFrame, settings: RhythmSettings, until_ns: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the streams and the periods of their groups.
@@ -421,7 +426,9 @@ def _with_periods(
     return every, group_periods(flows, nic_pairs.as_coded(every, flows), settings, until_ns=until_ns)
 
 
-def _in_step(flows: pl.DataFrame, found: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _streams_in_period(
+    flows: pl.DataFrame, found: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings
+) -> pl.DataFrame:
     """Return the streams in their group's period, as `in_period` does."""
     found = nic_pairs.as_coded(found, flows)
     turning = found.filter(pl.col("size_class") == AT_TURNS).join(
@@ -429,11 +436,11 @@ def _in_step(flows: pl.DataFrame, found: pl.DataFrame, periods: pl.DataFrame, se
     )
     shown = turning.filter(same_period("period_ns", "around", settings)).select("group").unique()
     stepping = in_period(found, periods, settings)
-    lines = _lines(stepping, settings).join(shown, on="group", how="anti")
+    lines = _pipeline_only_groups(stepping, settings).join(shown, on="group", how="anti")
     return stepping.join(lines, on="group", how="anti")
 
 
-def _numbered(
+def _number_steps(
     flows: pl.DataFrame, every: Streams, streams: pl.DataFrame, settings: RhythmSettings, before_ns: int
 ) -> JointSteps:
     """Number the steps of each group by the bursts of its periodic streams.
@@ -446,7 +453,7 @@ def _numbered(
     ----------
     flows : bulk flows, as `nic_pairs.in_order` returns
     every : all streams of the groups
-    streams : of these, those that show the steps: STEPPING, a row each; of a pair one, or several of its sizes
+    streams : of these, those that show the steps: STREAM_COLUMNS, a row each; of a pair one, or several of its sizes
     """
     streams = streams.sort("pair", "size_class")
     asked = streams.select("pair", "size_class", "threshold_ns")
@@ -467,8 +474,10 @@ def _numbered(
     return JointSteps(flows, taken, place[taken.table["stream"].to_numpy()], step, periods, every, before_ns)
 
 
-def _seen_once(flows: pl.DataFrame, found: pl.DataFrame, settings: RhythmSettings, until_ns: int) -> pl.DataFrame:
-    """Return the streams of groups without a period that show the end of one step: STEPPING, and their addresses."""
+def _single_burst_streams(
+    flows: pl.DataFrame, found: pl.DataFrame, settings: RhythmSettings, until_ns: int
+) -> pl.DataFrame:
+    """Return the streams of groups without a period that show one step's end: STREAM_COLUMNS, and their addresses."""
     if found.is_empty():
         return pl.DataFrame(schema={name: found.schema.get(name, pl.Float64) for name in [*STREAM_COLUMNS, *PAIR]})
     once = first_bursts(flows, found, settings, until_ns=until_ns)
@@ -477,7 +486,7 @@ def _seen_once(flows: pl.DataFrame, found: pl.DataFrame, settings: RhythmSetting
     )
 
 
-def _lines(streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _pipeline_only_groups(streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Find the groups whose streams are all a pipeline's: `group`.
 
     They have one size, as much comes back, and they link three NICs or more in a line, none with more than two
@@ -507,7 +516,7 @@ def _lines(streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     )
 
 
-def _named_streams(streams: Streams, pairs: pl.DataFrame) -> pl.DataFrame:
+def _streams_of_pairs(streams: Streams, pairs: pl.DataFrame) -> pl.DataFrame:
     """Return the streams of given pairs, whether they show their group's period or not."""
     in_step = streams.in_step
     fitting = in_step.with_columns(nic_pairs.named(in_step.select(PAIR))).join(pairs, on=PAIR, how="semi")

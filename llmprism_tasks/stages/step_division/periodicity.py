@@ -33,7 +33,7 @@ WITH_GROUP = -4
 
 AT_PORTIONS = -5
 """Stands for the size of a pair whose bursts are cut where it is quiet after the same bytes, counted from its size 0.
-From its size k: PORTIONS - k."""
+From its size k: AT_PORTIONS - k."""
 
 RHYTHM_COLUMNS = ["threshold_ns", "period_ns", "mean_period_ns", "duration_ns", "clarity", "bursts"]
 
@@ -60,18 +60,18 @@ def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFram
     flows = nic_pairs.in_order(flows)
     whole, sizes = transfers.of_pairs(flows), transfers.of_sizes(flows, settings.same_size)
     common = _common_sizes(sizes)
-    mutual = _mutual(flows, whole, settings)
-    known = _described(flows, whole, np.full(whole.pair.size, WHOLE_PAIR), mutual, settings).with_columns(common)
-    recurring = _recurring(sizes, settings)
+    mutual = _is_returned(flows, whole, settings)
+    known = _describe_streams(flows, whole, np.full(whole.pair.size, WHOLE_PAIR), mutual, settings).with_columns(common)
+    recurring = _recurring_sizes(sizes, settings)
     of_pair = mutual[np.searchsorted(whole.pair, sizes.pair[recurring])]
-    parts = _described(flows, sizes.of(recurring), sizes.size_class[recurring], of_pair, settings)
+    parts = _describe_streams(flows, sizes.of(recurring), sizes.size_class[recurring], of_pair, settings)
     parts = parts.drop_nulls("period_ns")
     at = np.searchsorted(whole.pair, parts["pair"].to_numpy())
-    turned = _turned(flows, known, settings)
+    turned = _turn_rhythms(flows, known, settings)
     # Of uneven micro-batches some happen to have one size, which recurs as chance will have it.
     parts = parts.with_columns(common[at]).join(turned, on="pair", how="anti")
     return pl.concat(
-        [known, parts, turned, _portioned(flows, known.join(turned, on="pair", how="anti"), parts, settings)]
+        [known, parts, turned, _portion_rhythms(flows, known.join(turned, on="pair", how="anti"), parts, settings)]
     )
 
 
@@ -97,19 +97,19 @@ class PairRhythms:
 
         They are found anew unless all of these pairs, and the pairs that answer them, have the same flows here.
         """
-        if not self._has(flows):
+        if not self._has_same_flows(flows):
             return stream_rhythms(flows, self.settings)
-        return self.rhythms.filter(pl.col("pair").is_in(_pairs(flows)))
+        return self.rhythms.filter(pl.col("pair").is_in(_pair_numbers(flows)))
 
-    def _has(self, flows: pl.DataFrame) -> bool:
+    def _has_same_flows(self, flows: pl.DataFrame) -> bool:
         if flows.is_empty() or self.flows.is_empty():
             return False
-        known, asked = _spans(self.flows), _spans(flows)
+        known, asked = _pair_spans(self.flows), _pair_spans(flows)
         at = np.minimum(np.searchsorted(known[0], asked[0]), known.shape[1] - 1)
         if not np.array_equal(known[:, at], asked):
             return False
         every = nic_pairs.pairs_of(self.flows, nic_pairs.PAIR)
-        chosen = pl.col("pair").is_in(_pairs(flows))
+        chosen = pl.col("pair").is_in(_pair_numbers(flows))
         back = every.filter(~chosen).select(src_addr="dst_addr", dst_addr="src_addr")
         return every.filter(chosen).join(back, on=nic_pairs.PAIR, how="semi").is_empty()
 
@@ -118,25 +118,27 @@ def answered(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Keep the pairs of which one size is sent, and the same comes back: `src_addr`, `dst_addr`, `pair`."""
     same = same_size("common_size", "back_common_size", settings.same_size)
     one_size = pairs.filter(pl.col("common_share") >= settings.one_size_share)
-    return _returned(one_size, pairs, settings).filter(same).select(*PAIR, "pair")
+    return _keep_returned_pairs(one_size, pairs, settings).filter(same).select(*PAIR, "pair")
 
 
-def _uneven(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _uneven_pairs(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Keep the pairs of many sizes, without a rhythm of their own, of which as many bytes come back: `pair`.
 
     Micro-batches of uneven lengths make such a pipeline, of which only the turns are regular.
     """
     irregular = pairs.filter(pl.col("period_ns").is_null(), pl.col("common_share") < settings.one_size_share)
-    return _returned(irregular, pairs, settings).select("pair")
+    return _keep_returned_pairs(irregular, pairs, settings).select("pair")
 
 
-def _returned(pairs: pl.DataFrame, every: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _keep_returned_pairs(pairs: pl.DataFrame, every: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Keep the pairs of which as many bytes come back, with their `back_common_size`."""
     back = opposite(every, "common_size", "bytes")
     return pairs.join(back, on=PAIR).filter(log_ratio("bytes", "back_bytes") <= settings.answer_bytes)
 
 
-def turning(flows: pl.DataFrame, chosen: Integers, settings: RhythmSettings) -> tuple[Transfers, Rhythms, Integers]:
+def cut_at_turns(
+    flows: pl.DataFrame, chosen: Integers, settings: RhythmSettings
+) -> tuple[Transfers, Rhythms, Integers]:
     """Cut pairs and those that answer them at their turns: their transfers, their rhythms, the burst of each.
 
     Parameters
@@ -153,7 +155,7 @@ def turning(flows: pl.DataFrame, chosen: Integers, settings: RhythmSettings) -> 
     )
 
 
-def in_portions(
+def cut_at_portions(
     flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings
 ) -> tuple[Transfers, Rhythms, Integers]:
     """Cut pairs where they are quiet after the same bytes: their transfers, their rhythms, the burst of each.
@@ -161,7 +163,7 @@ def in_portions(
     Parameters
     ----------
     flows : as `nic_pairs.in_order` returns
-    streams : `pair`, `size_class` (PORTIONS and below), `threshold_ns`
+    streams : `pair`, `size_class` (AT_PORTIONS and below), `threshold_ns`
     """
     whole, sizes = transfers.of_pairs(flows), transfers.of_sizes(flows, settings.same_size)
     pair = streams["pair"].to_numpy()
@@ -182,7 +184,7 @@ def in_portions(
     )
 
 
-def at_lags(flows: pl.DataFrame, pairs: Integers, settings: RhythmSettings) -> tuple[Transfers, Rhythms, Integers]:
+def cut_at_lags(flows: pl.DataFrame, pairs: Integers, settings: RhythmSettings) -> tuple[Transfers, Rhythms, Integers]:
     """Cut pairs where they begin anew after the same bytes: their transfers, their rhythms, the burst of each.
 
     Parameters
@@ -211,12 +213,14 @@ def lag_rhythms(flows: pl.DataFrame, silent: pl.DataFrame, settings: RhythmSetti
     if silent.is_empty():
         return silent
     silent = silent.sort("pair")
-    _, found, _ = at_lags(flows, silent["pair"].to_numpy(), settings)
-    lagged = silent.with_columns(pl.lit(AT_LAGS, pl.Int64).alias("size_class"), **_columns(found))
+    _, found, _ = cut_at_lags(flows, silent["pair"].to_numpy(), settings)
+    lagged = silent.with_columns(pl.lit(AT_LAGS, pl.Int64).alias("size_class"), **_rhythm_columns(found))
     return lagged.drop_nulls("period_ns").select(silent.columns)
 
 
-def _portioned(flows: pl.DataFrame, known: pl.DataFrame, parts: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _portion_rhythms(
+    flows: pl.DataFrame, known: pl.DataFrame, parts: pl.DataFrame, settings: RhythmSettings
+) -> pl.DataFrame:
     """Return the rows of pairs again that have no rhythm as a whole, but are quiet after the same bytes.
 
     These are counted from the sizes with the longest period: from the one that most steps agree with.
@@ -232,8 +236,8 @@ def _portioned(flows: pl.DataFrame, known: pl.DataFrame, parts: pl.DataFrame, se
     )
     if silent.is_empty():
         return known.clear()
-    _, found, _ = in_portions(flows, silent, settings)
-    rhythms = _columns(found._replace(threshold=silent["threshold_ns"].to_numpy()))
+    _, found, _ = cut_at_portions(flows, silent, settings)
+    rhythms = _rhythm_columns(found._replace(threshold=silent["threshold_ns"].to_numpy()))
     return (
         silent.with_columns(**rhythms)
         .drop_nulls("period_ns")
@@ -243,7 +247,7 @@ def _portioned(flows: pl.DataFrame, known: pl.DataFrame, parts: pl.DataFrame, se
     )
 
 
-def _mutual(flows: pl.DataFrame, whole: Transfers, settings: RhythmSettings) -> Flags:
+def _is_returned(flows: pl.DataFrame, whole: Transfers, settings: RhythmSettings) -> Flags:
     """Tell of each pair whether as many bytes come back."""
     pairs = nic_pairs.pairs_of(flows, PAIR).with_columns(bytes=whole.sums())
     back = pairs.select(src_addr="dst_addr", dst_addr="src_addr", back_bytes="bytes")
@@ -256,7 +260,7 @@ def _mutual(flows: pl.DataFrame, whole: Transfers, settings: RhythmSettings) -> 
     )
 
 
-def _described(
+def _describe_streams(
     flows: pl.DataFrame, streams: Transfers, size_class: Integers, mutual: Flags, settings: RhythmSettings
 ) -> pl.DataFrame:
     """Return streams with their rhythms."""
@@ -278,34 +282,34 @@ def _described(
         bytes=streams.sums(),
         first_ns=streams.starts[first],
         last_ns=streams.starts[last],
-        **_columns(found),
+        **_rhythm_columns(found),
         pair="pair",
     )
 
 
-def _columns(found: Rhythms) -> dict[str, pl.Series]:
+def _rhythm_columns(found: Rhythms) -> dict[str, pl.Series]:
     return {name: pl.Series(name, values, nan_to_null=True) for name, values in zip(RHYTHM_COLUMNS, found, strict=True)}
 
 
-def _per_pair(sizes: Sizes) -> Integers:
+def _pair_offsets(sizes: Sizes) -> Integers:
     """Return where the sizes of each pair begin, and their number."""
     return np.append(np.flatnonzero(sizes.size_class == 0), sizes.pair.size)
 
 
-def _recurring(sizes: Sizes, settings: RhythmSettings) -> Integers:
+def _recurring_sizes(sizes: Sizes, settings: RhythmSettings) -> Integers:
     """Return the places of the sizes that recur, beside others, and carry a share of their pair's bytes.
 
     Sizes that run into each other are none: samples of all lengths make messages of all sizes, and of these some happen
     to be alike.
     """
-    counts, carried, first = np.diff(sizes.offsets), sizes.sums, _per_pair(sizes)
+    counts, carried, first = np.diff(sizes.offsets), sizes.sums, _pair_offsets(sizes)
     several = np.diff(first)
     of_all, all_carried = (np.repeat(np.add.reduceat(one, first[:-1]), several) for one in (counts, carried))
-    alone = _set_apart(sizes, settings)
+    alone = _is_isolated_size(sizes, settings)
     return np.flatnonzero((counts >= 2) & (counts < of_all) & (carried >= settings.least_share * all_carried) & alone)
 
 
-def _set_apart(sizes: Sizes, settings: RhythmSettings) -> Flags:
+def _is_isolated_size(sizes: Sizes, settings: RhythmSettings) -> Flags:
     """Return which sizes are further from the next smaller and the next larger one of their pair than they are wide."""
     of_each = sizes.sizes[sizes.rows]
     least, most = (one.reduceat(of_each, sizes.offsets[:-1]) for one in (np.minimum, np.maximum))
@@ -316,7 +320,7 @@ def _set_apart(sizes: Sizes, settings: RhythmSettings) -> Flags:
 
 def _common_sizes(sizes: Sizes) -> pl.DataFrame:
     """Return of each pair the size that carries most, the larger one of equals."""
-    carried, first = sizes.sums, _per_pair(sizes)
+    carried, first = sizes.sums, _pair_offsets(sizes)
     most = np.repeat(np.maximum.reduceat(carried, first[:-1]), np.diff(first))
     common = np.maximum.reduceat(np.where(carried == most, np.arange(carried.size), -1), first[:-1])
     rows, offsets = sizes.rows_of(common)
@@ -328,26 +332,26 @@ def _common_sizes(sizes: Sizes) -> pl.DataFrame:
     )
 
 
-def _turned(flows: pl.DataFrame, known: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _turn_rhythms(flows: pl.DataFrame, known: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Return the rows of pairs again that turn, with what repeats between their turns."""
-    alike = pl.concat([answered(known, settings).select("pair"), _uneven(known, settings)])
+    alike = pl.concat([answered(known, settings).select("pair"), _uneven_pairs(known, settings)])
     chosen = alike["pair"].sort().to_numpy()
     if not chosen.size:
         return known.clear()
-    links, found, _ = turning(flows, chosen, settings)
+    links, found, _ = cut_at_turns(flows, chosen, settings)
     number = known["pair"].to_numpy()
     link = np.full(number[-1:].max(initial=-1) + 1, -1)
     link[flows["pair"].to_numpy()[links.rows]] = np.repeat(np.arange(links.pair.size), np.diff(links.offsets))
     known, link = known.filter(pl.Series(link[number] >= 0)), link[number[link[number] >= 0]]
-    rhythms = _columns(Rhythms(*(one[link] for one in found)))
+    rhythms = _rhythm_columns(Rhythms(*(one[link] for one in found)))
     return known.with_columns(pl.lit(AT_TURNS, pl.Int64).alias("size_class"), **rhythms).drop_nulls("period_ns")
 
 
-def _pairs(flows: pl.DataFrame) -> pl.Series:
+def _pair_numbers(flows: pl.DataFrame) -> pl.Series:
     return flows["pair"].gather(nic_pairs.starts_of_pairs(flows)[:-1]).implode()
 
 
-def _spans(flows: pl.DataFrame) -> npt.NDArray[np.int64]:
+def _pair_spans(flows: pl.DataFrame) -> npt.NDArray[np.int64]:
     """Return of each pair its number, the row of its first flow in the flows table, and the number of its flows."""
     offsets = nic_pairs.starts_of_pairs(flows)
     pair, row = (flows[name].to_numpy()[offsets[:-1]] for name in ("pair", "row"))

@@ -56,8 +56,8 @@ def step_division(
         .sort("job_id", "pair")
         .join(ended, on=["job_id", "src_addr"], maintain_order="left_right")
     )
-    sent = _sent(inside, completion.numbers_of_steps(inside, endpoints, job_steps), settings)
-    pair_steps = _with_sent(wanted, sent).with_columns(
+    sent = _step_sums(inside, completion.numbers_of_steps(inside, endpoints, job_steps), settings)
+    pair_steps = _with_step_sums(wanted, sent).with_columns(
         window_start_ns=pl.lit(window.start_ns),
         step_index=pl.col("step") - pl.col("base"),
         end_ns=pl.min_horizontal("end_ns", window.end_ns - 1),
@@ -65,8 +65,8 @@ def step_division(
     return (frames.conform(pair_steps, "pair_steps", ordered=True),)
 
 
-def _with_sent(wanted: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
-    """Add what pairs sent, as `_sent` returns, to those of some steps (`series`, `step`) in which they did."""
+def _with_step_sums(wanted: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
+    """Add what pairs sent, as `_step_sums` returns, to those of some steps (`series`, `step`) in which they did."""
     series, step = (wanted[name].to_numpy() for name in ("series", "step"))
     offsets = ragged.bounds(series)
     of_series = sent["series"].to_numpy()
@@ -76,7 +76,7 @@ def _with_sent(wanted: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
     return wanted.filter(pl.Series(met)).with_columns(sent.drop("series", "step")[row[met]])
 
 
-def _sent(flows: pl.DataFrame, steps: Integers, settings: Settings) -> pl.DataFrame:
+def _step_sums(flows: pl.DataFrame, steps: Integers, settings: Settings) -> pl.DataFrame:
     """Return what each pair sends in each step: `series` (the place of the pair), `step`, `start_ns`, `end_ns`,
     `flows`, `bytes`, `distinct_sizes`.
 
@@ -91,6 +91,6 @@ def _sent(flows: pl.DataFrame, steps: Integers, settings: Settings) -> pl.DataFr
     kinds = size_classes.classes(ordered, settings.rhythm.same_size)
     kinds[bytes_ <= settings.traffic.control_bytes] = -1
     return pl.DataFrame(
-        pair_sums.sent(offsets, step, start, end, bytes_, kinds),
+        pair_sums.step_sums(offsets, step, start, end, bytes_, kinds),
         schema=["series", "step", "start_ns", "end_ns", "flows", "bytes", "distinct_sizes"],
     )

@@ -57,7 +57,7 @@ class OneWay:
 
 @dataclass(frozen=True, eq=False)
 class GpuTraffic:
-    """Bulk flows between GPUs, and what `restarts.at_restarts` makes of them.
+    """Bulk flows between GPUs, and what `restarts.part_at_restarts` makes of them.
 
     Attributes
     ----------
@@ -74,16 +74,18 @@ class GpuTraffic:
     def of(cls, bulk: pl.DataFrame, window: Window, settings: Settings) -> GpuTraffic:
         """Part bulk flows between GPUs, look-back included, where pairs began anew."""
         bulk = nic_pairs.in_order(bulk)
-        former, running = at_restarts(bulk, window, settings.traffic)
+        former, running = part_at_restarts(bulk, window, settings.traffic)
         return cls(bulk, former, PairRhythms(running, settings.rhythm))
 
 
 def since_restart(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> pl.DataFrame:
-    """Return the second part of what `at_restarts` does: the runs there are in the window."""
-    return at_restarts(bulk, window, settings)[1]
+    """Return the second part of what `part_at_restarts` does: the runs there are in the window."""
+    return part_at_restarts(bulk, window, settings)[1]
 
 
-def at_restarts(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> tuple[pl.DataFrame, pl.DataFrame]:
+def part_at_restarts(
+    bulk: pl.DataFrame, window: Window, settings: TrafficSettings
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Part what pairs sent before their last long silence, if it began before the window, from what they sent since.
 
     When a silence begins in the window, the run before it still has steps to be told (see `runs`). A pair that has not
@@ -94,7 +96,7 @@ def at_restarts(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -
     bulk : bulk flows, look-back included
     """
     bulk = nic_pairs.in_order(bulk)
-    return _parted(bulk, _pairs_began(bulk, window, settings))
+    return _part_at_times(bulk, _pair_restart_times(bulk, window, settings))
 
 
 def runs(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> list[pl.DataFrame]:
@@ -105,24 +107,24 @@ def runs(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> list[
     bulk : bulk flows with `job_id`, look-back included
     """
     bulk = nic_pairs.in_order(since_restart(bulk, window, settings))
-    former, present = _parted(bulk, _jobs_began(bulk, window, settings))
+    former, present = _part_at_times(bulk, _job_restart_times(bulk, window, settings))
     return [present] if former.is_empty() else [former, present]
 
 
-def _pairs_began(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> Integers:
+def _pair_restart_times(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> Integers:
     """Return when each pair went on after a silence that began before the window, in ns; 0 without one."""
     pairs = np.arange(nic_pairs.starts_of_pairs(bulk).size - 1)
-    begins_ns = _began_anew(bulk, pairs, window, settings, before_ns=window.start_ns)
+    begins_ns = _restart_times(bulk, pairs, window, settings, before_ns=window.start_ns)
     return _with_start_ups(bulk, begins_ns, settings)
 
 
-def _jobs_began(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> Integers:
+def _job_restart_times(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> Integers:
     """Return when each pair's job went on after a silence that was over before the window's end; 0 without one."""
     jobs = bulk["job_id"].gather(nic_pairs.starts_of_pairs(bulk)[:-1]).rank("dense").to_numpy().astype(np.int64) - 1
-    return _began_anew(bulk, jobs, window, settings, until_ns=window.end_ns)
+    return _restart_times(bulk, jobs, window, settings, until_ns=window.end_ns)
 
 
-def _parted(bulk: pl.DataFrame, begins_ns: Integers) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _part_at_times(bulk: pl.DataFrame, begins_ns: Integers) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Part flows at a time of each pair's."""
     if not begins_ns.any():
         return bulk.clear(), bulk
@@ -176,7 +178,7 @@ def main_pairs(bulk: pl.DataFrame) -> Flags:
     return much
 
 
-def _began_anew(
+def _restart_times(
     bulk: pl.DataFrame,
     rows: Integers,
     window: Window,
@@ -233,7 +235,7 @@ def one_way(bulk: pl.DataFrame, rows: Integers, wanted: Integers, parts: Integer
     """
     source, target, nics = ends_of_pairs(bulk)
     chosen = np.isin(rows, wanted)
-    groups = _groups(source[chosen], target[chosen], np.searchsorted(wanted, rows[chosen]), nics, wanted.size)
+    groups = _group_numbers(source[chosen], target[chosen], np.searchsorted(wanted, rows[chosen]), nics, wanted.size)
     theirs = np.zeros(nics, np.bool_)
     theirs[source[chosen]] = theirs[target[chosen]] = True
     counts = np.diff(nic_pairs.starts_of_pairs(bulk))
@@ -245,7 +247,7 @@ def one_way(bulk: pl.DataFrame, rows: Integers, wanted: Integers, parts: Integer
     apart, in_all = np.zeros((2, int(groups.max()) + 1, count), np.int64)
     for moved, whole in ((np.abs(sent - got), apart), (sent + got, in_all)):
         np.add.at(whole, groups[:nics], moved)
-    replicated = _in_circles(source[chosen], target[chosen], groups[:nics], len(apart))
+    replicated = _has_cycle(source[chosen], target[chosen], groups[:nics], len(apart))
     return OneWay(np.maximum(apart, in_all // ONE_WAY_PART), groups[nics:], replicated)
 
 
@@ -256,14 +258,14 @@ def ends_of_pairs(bulk: pl.DataFrame) -> tuple[Integers, Integers, int]:
     return *numbered_ends(pairs, nics), nics.len()
 
 
-def _groups(source: Integers, target: Integers, rows: Integers, nics: int, count: int) -> Integers:
+def _group_numbers(source: Integers, target: Integers, rows: Integers, nics: int, count: int) -> Integers:
     """Return the group of each NIC, and after them of each row: those that pairs join, and that a row's pairs do."""
     left, right = np.concatenate([source] * 2), np.concatenate([target, nics + rows])
     _, groups = np.unique(graphs.connected_components(left, right, nics + count), return_inverse=True)
     return groups
 
 
-def _in_circles(source: Integers, target: Integers, groups: Integers, count: int) -> Flags:
+def _has_cycle(source: Integers, target: Integers, groups: Integers, count: int) -> Flags:
     """Say which groups have as many links as NICs, or more."""
     links = np.unique(np.stack([np.minimum(source, target), np.maximum(source, target)]), axis=1)[0]
     joined: Flags = np.bincount(groups[links], minlength=count) >= np.bincount(groups, minlength=count)

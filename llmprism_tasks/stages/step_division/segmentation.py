@@ -19,9 +19,9 @@ from llmprism_tasks.stages.step_division.periodicity import (
     AT_TURNS,
     WHOLE_PAIR,
     WITH_GROUP,
-    at_lags,
-    in_portions,
-    turning,
+    cut_at_lags,
+    cut_at_portions,
+    cut_at_turns,
 )
 from llmprism_tasks.stages.traffic import transfers
 from llmprism_tasks.stages.traffic.transfers import Transfers
@@ -79,19 +79,19 @@ def cut(
     sizes, burst = flows["bytes"].to_numpy(), np.full(0, -1)
     tables: list[pl.DataFrame] = []
     others = (
-        (size_class >= 0, _of_sizes),
-        (size_class == AT_TURNS, _of_turns),
-        (size_class == AT_LAGS, _of_lags),
-        (size_class == WITH_GROUP, partial(_of_groups, together)),
-        (size_class <= AT_PORTIONS, _of_portions),
+        (size_class >= 0, _cut_single_sizes),
+        (size_class == AT_TURNS, _cut_at_turns),
+        (size_class == AT_LAGS, _cut_at_lags),
+        (size_class == WITH_GROUP, partial(_cut_with_group, together)),
+        (size_class <= AT_PORTIONS, _cut_at_portions),
     )
-    for of_kind, numbered in ((size_class == WHOLE_PAIR, _of_pairs), *others):
+    for of_kind, numbered in ((size_class == WHOLE_PAIR, _cut_whole_pairs), *others):
         chosen = np.flatnonzero(of_kind)
         if tables and not chosen.size:
             continue
         taken, numbers, places = numbered(flows, streams[chosen], settings)
         times = taken.starts, taken.ends, taken.sizes
-        found, row = burst_totals.of_numbers(numbers, taken.offsets, *times, edge=before_ns)
+        found, row = burst_totals.totals_by_number(numbers, taken.offsets, *times, edge=before_ns)
         if not tables:  # those of pairs are all flows
             burst = row
         else:
@@ -99,11 +99,11 @@ def cut(
             burst[taken.rows] = np.where(row < 0, -1, row + sum(table.height for table in tables))
             sizes[taken.rows] = taken.sizes
         windows = flows["window_start_ns"].to_numpy()[taken.rows[found.position]]
-        tables.append(_table(chosen[places[found.series]], found, windows))
+        tables.append(_burst_table(chosen[places[found.series]], found, windows))
     return Cut(sizes, burst, pl.concat(tables))
 
 
-def _table(streams: Integers, found: Totals, windows: Integers) -> pl.DataFrame:
+def _burst_table(streams: Integers, found: Totals, windows: Integers) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "stream": streams,
@@ -118,27 +118,27 @@ def _table(streams: Integers, found: Totals, windows: Integers) -> pl.DataFrame:
     )
 
 
-def _of_pairs(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:
+def _cut_whole_pairs(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:
     """Return the transfers of all pairs as a whole, and the burst of each of those asked for."""
     del settings
     whole = transfers.of_pairs(flows)
     at = np.searchsorted(whole.pair, streams["pair"].to_numpy())
     threshold, places = np.full(whole.pair.size, np.nan), np.full(whole.pair.size, -1)
     threshold[at], places[at] = streams["threshold_ns"].to_numpy(), np.arange(at.size)
-    return Numbered(whole, _at_gaps(whole, threshold), places)
+    return Numbered(whole, _gap_burst_numbers(whole, threshold), places)
 
 
-def _of_sizes(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:
+def _cut_single_sizes(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:
     """Return the transfers of streams of one size, and the burst of each."""
     sizes = transfers.of_sizes(flows, settings.same_size)
     first = np.searchsorted(sizes.pair, streams["pair"].to_numpy())
     taken = sizes.of(first + streams["size_class"].to_numpy())
-    return Numbered(taken, _at_gaps(taken, streams["threshold_ns"].to_numpy()), np.arange(streams.height))
+    return Numbered(taken, _gap_burst_numbers(taken, streams["threshold_ns"].to_numpy()), np.arange(streams.height))
 
 
-def _of_turns(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:
+def _cut_at_turns(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:
     """Return the transfers of pairs that turn, and the burst of each, counted in both directions together."""
-    links, _, numbers = turning(flows, streams["pair"].to_numpy(), settings)
+    links, _, numbers = cut_at_turns(flows, streams["pair"].to_numpy(), settings)
     of_flow = np.empty(flows.height, np.int64)
     of_flow[links.rows] = numbers
     whole = transfers.of_pairs(flows)
@@ -146,13 +146,13 @@ def _of_turns(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettin
     return Numbered(taken, of_flow[taken.rows], np.arange(streams.height))
 
 
-def _of_lags(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:
+def _cut_at_lags(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:
     """Return the transfers of pairs that begin anew after the same bytes, and the burst of each."""
-    taken, _, numbers = at_lags(flows, streams["pair"].to_numpy(), settings)
+    taken, _, numbers = cut_at_lags(flows, streams["pair"].to_numpy(), settings)
     return Numbered(taken, numbers, np.arange(streams.height))
 
 
-def _of_groups(together: Found, flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:
+def _cut_with_group(together: Found, flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:
     """Return the transfers of pairs that are cut together, and the step of each."""
     del settings
     whole, pairs = transfers.of_pairs(flows), streams["pair"].to_numpy()
@@ -161,11 +161,11 @@ def _of_groups(together: Found, flows: pl.DataFrame, streams: pl.DataFrame, sett
     return Numbered(taken, numbers, np.arange(streams.height))
 
 
-def _of_portions(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:
+def _cut_at_portions(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:
     """Return the transfers of pairs that are quiet after the same bytes, and the burst of each."""
-    taken, _, numbers = in_portions(flows, streams, settings)
+    taken, _, numbers = cut_at_portions(flows, streams, settings)
     return Numbered(taken, numbers, np.arange(streams.height))
 
 
-def _at_gaps(taken: Transfers, threshold: Floats) -> Integers:
+def _gap_burst_numbers(taken: Transfers, threshold: Floats) -> Integers:
     return gap_segmentation.burst_numbers(taken.starts, taken.ends, taken.sizes, taken.offsets, threshold)

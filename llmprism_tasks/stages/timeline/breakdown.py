@@ -32,10 +32,10 @@ from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.stages.timeline import collectives, exchanges
 from llmprism_tasks.stages.timeline.exchanges import ALL_BITS, GATHERED, PIPELINED, SYNCHRONISED
 from llmprism_tasks.stages.timeline.kernels.interval_union import NO_SEGMENT, Counterparts, Gaps, Intervals, between
-from llmprism_tasks.stages.timeline.kernels.pass_time import idled
+from llmprism_tasks.stages.timeline.kernels.pass_time import idle_times
 from llmprism_tasks.stages.timeline.pipeline_passes import worked
 from llmprism_tasks.stages.timeline.placement import NIC, Placed, placed
-from llmprism_tasks.stages.timeline.wait_chains import walked
+from llmprism_tasks.stages.timeline.wait_chains import root_causes
 
 
 class Split(NamedTuple):
@@ -120,18 +120,18 @@ def account(flows: pl.DataFrame, steps: pl.DataFrame, jobs: pl.DataFrame, job_me
 
 def accounted(found: Placed, jobs: pl.DataFrame, job_members: pl.DataFrame) -> Account:
     """Say what the NICs of jobs did in their steps; parameters as of `breakdown`."""
-    nics = _nics(found.nics, jobs, job_members)
+    nics = _nic_places(found.nics, jobs, job_members)
     parts = found.parts.hstack(nics.drop("nic", *NIC)[found.parts["nic"].to_numpy()]).with_columns(
         job_step=pl.struct("job_id", "step_index").rank("dense")
     )
     messages, gradient = found.rows, (found.sides["kind"] == "dp").to_numpy()
     moved = lasting(messages, found.sides.height)
-    sides = _does(found.sides, nics, moved & ~gradient)
+    sides = _with_message_bits(found.sides, nics, moved & ~gradient)
     blocks = collectives.blocks(found, parts, moved & gradient)
     bits = np.where(gradient, 0, sides["does"].to_numpy()).astype(np.int32)
-    exchanged = exchanges.exchanges(messages, bits, _others(sides, parts), blocks)
+    exchanged = exchanges.exchanges(messages, bits, _counterparts(sides, parts), blocks)
     gaps = between(exchanged, *(parts[f"step_{end}_ns"].to_numpy() for end in ("start", "end")))
-    return Account(found, parts, sides, blocks, exchanged, gaps, _split(gaps, parts))
+    return Account(found, parts, sides, blocks, exchanged, gaps, _split_gaps(gaps, parts))
 
 
 def breakdown(found: Placed, jobs: pl.DataFrame, job_members: pl.DataFrame, window: Window) -> pl.DataFrame:
@@ -151,7 +151,7 @@ def breakdown(found: Placed, jobs: pl.DataFrame, job_members: pl.DataFrame, wind
     told = accounted(found, jobs, job_members)
     parts, blocks, split, offsets = told.parts, told.blocks, told.split, told.between.offsets
     step_ns = parts.select(pl.col("step_end_ns") - pl.col("step_start_ns")).to_series().to_numpy()
-    whom = walked(*_waits(told), step_ns)
+    whom = root_causes(*_waits(told), step_ns)
     stalled_ns = np.zeros(parts.height, np.int64)
     np.add.at(stalled_ns, blocks["part"].to_numpy(), blocks["wait_ns"].to_numpy())
     busy_ns = totals(told.exchanges.ends - told.exchanges.starts, told.exchanges.offsets)
@@ -173,7 +173,7 @@ def breakdown(found: Placed, jobs: pl.DataFrame, job_members: pl.DataFrame, wind
     return frames.conform(rows, "step_breakdown", ordered=True)
 
 
-def _nics(nics: pl.DataFrame, jobs: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
+def _nic_places(nics: pl.DataFrame, jobs: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
     """Say of each NIC where it is in its job, and number who has the same place.
 
     `place` numbers the pp_stages of jobs, and is NULL where they are not known; there `alike` numbers NICs, for their
@@ -191,7 +191,7 @@ def _nics(nics: pl.DataFrame, jobs: pl.DataFrame, job_members: pl.DataFrame) -> 
     )
 
 
-def _does(sides: pl.DataFrame, nics: pl.DataFrame, moved: Booleans) -> pl.DataFrame:
+def _with_message_bits(sides: pl.DataFrame, nics: pl.DataFrame, moved: Booleans) -> pl.DataFrame:
     """Say what the messages of each side are to its NIC.
 
     In interleaved schedules, where the last pp_stage sends to the first, the neighbours do not tell the place in the
@@ -210,10 +210,10 @@ def _does(sides: pl.DataFrame, nics: pl.DataFrame, moved: Booleans) -> pl.DataFr
     apart = pl.col("peer_pp_stage") - pl.col("pp_stage")
     around = (pl.col("moved") & (pl.col("kind") == "pp") & (apart.abs() != 1)).any().over("job_id")
     direction = pl.when(~around.fill_null(value=False)).then(apart)
-    return known.with_columns(does=exchanges.does(direction, sends=pl.col("sends"), kind=pl.col("kind")))
+    return known.with_columns(does=exchanges.message_bit(direction, sends=pl.col("sends"), kind=pl.col("kind")))
 
 
-def _others(sides: pl.DataFrame, parts: pl.DataFrame) -> Counterparts:
+def _counterparts(sides: pl.DataFrame, parts: pl.DataFrame) -> Counterparts:
     """Return whose parts are at the other ends of sides: those of the same step."""
     nic = parts["nic"].to_numpy()
     offsets = np.searchsorted(nic, np.arange(nic[-1:].max(initial=-1) + 2))
@@ -221,18 +221,18 @@ def _others(sides: pl.DataFrame, parts: pl.DataFrame) -> Counterparts:
     return Counterparts(owners, parts["step_index"].cast(pl.Int64).to_numpy(), offsets)
 
 
-def _split(gaps: Gaps, parts: pl.DataFrame) -> Split:
+def _split_gaps(gaps: Gaps, parts: pl.DataFrame) -> Split:
     """Say what gaps went to; the rest of a gap is not explained."""
     computed, idle = worked(gaps, parts)
     updating = (gaps.took & (GATHERED | PIPELINED)) == GATHERED
     together, update = np.zeros(updating.size, np.bool_), np.flatnonzero(updating)
-    idle[update], together[update] = _for_norm(gaps, update, parts["job_step"].to_numpy())
+    idle[update], together[update] = _norm_waits(gaps, update, parts["job_step"].to_numpy())
     computed[update] -= idle[update]
-    found = idled(gaps.offsets, idle, gaps.took, parts["alike"].to_numpy(), ALL_BITS)
+    found = idle_times(gaps.offsets, idle, gaps.took, parts["alike"].to_numpy(), ALL_BITS)
     return Split(found.turns, computed, found.usual, found.beyond, updating, together)
 
 
-def _for_norm(gaps: Gaps, update: Integers, job_step: Integers) -> tuple[Integers, Booleans]:
+def _norm_waits(gaps: Gaps, update: Integers, job_step: Integers) -> tuple[Integers, Booleans]:
     """Say for how long gaps before an update wait for the norm of all gradients, ns, and whether they do.
 
     If no group gathers its parameters before the last one has reduced its gradients, all wait for it.

@@ -44,10 +44,10 @@ def rounds(found: Placed, gradient: Booleans, groups: Integers) -> tuple[Attenda
     met = attendances(found.rows, gradient, found.flows["bytes"].to_numpy(), groups, int(groups.max(initial=-1)) + 1)
     of_rounds = {"group": met.groups, "round": met.numbers, "begin_ns": met.latest, "last": met.last}
     common = pl.DataFrame(of_rounds | {"bytes": sums(met.sizes, met.offsets)})
-    return met, common.with_columns(gather=_gathers()).drop("bytes")
+    return met, common.with_columns(gather=_is_gather()).drop("bytes")
 
 
-def _gathers() -> pl.Expr:
+def _is_gather() -> pl.Expr:
     """Tell the round that gathers parameters: as many bytes as all rounds before it, and more than each of them.
 
     It is told of rounds: `group`, `round`, `bytes`.
@@ -96,7 +96,7 @@ def blocks(found: Placed, parts: pl.DataFrame, gradient: Booleans) -> pl.DataFra
     """
     links = found.sides.filter(pl.Series(gradient))
     met, common = rounds(found, gradient, groups_of(parts, found.nics, links))
-    rows = _exposed(met, common, parts["sharded"].to_numpy()).sort("part", "begin_ns", "round")
+    rows = _exposed_rounds(met, common, parts["sharded"].to_numpy()).sort("part", "begin_ns", "round")
     rows = rows.hstack(parts.select("step_start_ns", "step_end_ns")[rows["part"].to_numpy()])
     done = latest_before(
         np.searchsorted(rows["part"].to_numpy(), np.arange(parts.height + 1)),
@@ -121,7 +121,7 @@ def blocks(found: Placed, parts: pl.DataFrame, gradient: Booleans) -> pl.DataFra
     )
 
 
-def _exposed(met: Attendances, common: pl.DataFrame, sharded: Booleans) -> pl.DataFrame:
+def _exposed_rounds(met: Attendances, common: pl.DataFrame, sharded: Booleans) -> pl.DataFrame:
     """Return what of the gradients' rounds, and of the parameters' gather, costs a member time of its own.
 
     It was ahead of the last member by as much as in the round in which it was most: only then is it known to have had

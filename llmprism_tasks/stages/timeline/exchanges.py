@@ -35,7 +35,7 @@ SAME_EXCHANGE = 0.1
 _named = pl.when(pl.col("peer") != NO_SEGMENT).then("peer")
 
 
-def does(direction: pl.Expr, *, sends: pl.Expr, kind: pl.Expr) -> pl.Expr:
+def message_bit(direction: pl.Expr, *, sends: pl.Expr, kind: pl.Expr) -> pl.Expr:
     """Return the bit of a message.
 
     Parameters
@@ -70,7 +70,7 @@ def exchanges(messages: Rows, bits: Bits, others: Counterparts, blocks: pl.DataF
 
 
 def rows(exchanged: Intervals) -> pl.DataFrame:
-    """Return a frame of exchanges: `part`, `start_ns`, `end_ns`, `does` (bits), `peer` (NULL for nobody)."""
+    """Return a frame of exchanges: `part`, `start_ns`, `end_ns`, `message_bit` (bits), `peer` (NULL for nobody)."""
     part = np.repeat(np.arange(exchanged.offsets.size - 1), np.diff(exchanged.offsets))
     columns = dict(zip(("start_ns", "end_ns", "does", "peer"), exchanged[1:], strict=True))
     return pl.DataFrame({"part": part} | columns).with_columns(_named)

@@ -159,7 +159,7 @@ def phases(found: Placed) -> pl.DataFrame:
 
     Texts are categories: there are thousands of them, and millions of rows.
     """
-    told, channels = _told(found)
+    told, channels = _unions_and_channels(found)
     did = pl.concat([pl.DataFrame({"phase": QUIET_PHASES.values()}), channels], how="diagonal", rechunk=True)
     what = told.kinds - min(QUIET_PHASES)
     step = found.parts.select(pl.col(NIC).cast(pl.Categorical), pl.col("step_index").cast(pl.Int32))
@@ -167,11 +167,11 @@ def phases(found: Placed) -> pl.DataFrame:
     acts = did.select(pl.col("phase", "peer").cast(pl.Categorical))
     rows = pl.concat([gathered(step, told.segments), times, gathered(acts, what)], how="horizontal")
     rank = did.select(pl.struct("phase", "peer").rank("dense").cast(pl.Int64)).to_series().to_numpy()
-    order = _order(told, found.parts["nic"].to_numpy(), what, rank)
+    order = _row_order(told, found.parts["nic"].to_numpy(), what, rank)
     return rows if order is None else rows[order]
 
 
-def _order(told: Unions, nics: Integers, what: Numbers, ranks: Integers) -> Integers | None:
+def _row_order(told: Unions, nics: Integers, what: Numbers, ranks: Integers) -> Integers | None:
     """Return the order of rows by NIC, start, rank and end; None if they are in it.
 
     Those of a step are, but a message of no length may end where the next step begins.
@@ -190,7 +190,7 @@ def _order(told: Unions, nics: Integers, what: Numbers, ranks: Integers) -> Inte
     return np.lexsort((told.ends, ranks[what], told.starts, nics[told.segments]))
 
 
-def _told(found: Placed) -> tuple[Unions, pl.DataFrame]:
+def _unions_and_channels(found: Placed) -> tuple[Unions, pl.DataFrame]:
     """Make one row of messages that overlap, and of a step's whole synchronisation with one peer; and of gaps.
 
     Returns

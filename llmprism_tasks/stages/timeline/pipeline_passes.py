@@ -58,14 +58,14 @@ def worked(gaps: Gaps, parts: pl.DataFrame) -> tuple[Integers, Integers]:
     parts : `pp_stage`, `last_pp_stage` and `place` (a number for each pp_stage of a job, from 1), which are NULL where
         they are not known
     """
-    sort, known = _sorts(gaps, parts)
+    sort, known = _gap_sorts(gaps, parts)
     stints = Stints(gaps.offsets, gaps.starts, gaps.ends, sort)
     places = parts.select(pl.col("place").fill_null(0) - 1).to_series().to_numpy()
-    usual = _usual(shortest(stints, known.works, PASS_CODES), places)
+    usual = _usual_pass_times(shortest(stints, known.works, PASS_CODES), places)
     return at_pace(stints, known, usual, places, as_usual=USUAL_WORK_RATIO)
 
 
-def _sorts(gaps: Gaps, parts: pl.DataFrame) -> tuple[Numbers, Sorts]:
+def _gap_sorts(gaps: Gaps, parts: pl.DataFrame) -> tuple[Numbers, Sorts]:
     """Return the sort of each gap, and what is known of the sorts: the passes that were done in them."""
     first = (pl.col("pp_stage") == 0).fill_null(value=False)
     last = (pl.col("pp_stage") == pl.col("last_pp_stage")).fill_null(value=False)
@@ -77,11 +77,11 @@ def _sorts(gaps: Gaps, parts: pl.DataFrame) -> tuple[Numbers, Sorts]:
     piped = (took & PIPELINED) > 0
     whole = (took > 0) & (entry | ~piped)
     unknown = whole | ((took & (OWN_SENDING & ~SCHEDULED)) > 0)
-    known = around.select(passes=_passes(), whole=whole, unknown=unknown, piped=piped)
+    known = around.select(passes=_pass_bits(), whole=whole, unknown=unknown, piped=piped)
     return sort, Sorts(*(column.to_numpy() for column in known))
 
 
-def _passes() -> pl.Expr:
+def _pass_bits() -> pl.Expr:
     """Tell which passes were done in a gap: what it sends onward; the ends of the pipeline send in one direction.
 
     The first pp_stage has nowhere to send gradients to: it goes backward when it has received some. The last one sends
@@ -100,14 +100,14 @@ def _passes() -> pl.Expr:
     return pl.when(begun & ((pl.col("took") & PIPELINED) > 0) & (done > 0)).then(done).otherwise(UNKNOWN_PASSES)
 
 
-def _usual(least: Integers, places: Integers) -> Floats:
-    """Return the usual of the shortest such gaps that the pp_stage's members have: shape (places, KINDS).
+def _usual_pass_times(least: Integers, places: Integers) -> Floats:
+    """Return the usual of the shortest such gaps that the pp_stage's members have: shape (places, PASS_CODES).
 
     A backward pass alone is also what both take more than a forward pass.
 
     Parameters
     ----------
-    least : shape (parts, KINDS)
+    least : shape (parts, PASS_CODES)
     places : shape (parts,), -1 for none
     """
     part, passes = np.nonzero((least != NO_LENGTH) & (places >= 0)[:, np.newaxis])

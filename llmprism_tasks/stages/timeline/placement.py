@@ -73,7 +73,7 @@ def placed(flows: pl.DataFrame, steps: pl.DataFrame, kinds: pl.DataFrame | None 
     kinds : `src_addr`, `dst_addr`, `kind` of pairs; flows of others are left out
     """
     flows = nic_pairs.in_order(flows)
-    parts, nics = _numbered(steps)
+    parts, nics = _number_steps_and_nics(steps)
     sides = _sides(flows, nics, kinds)
     starts, ends = (flows[time].to_numpy() for time in ("flow_start_ns", "flow_end_ns"))
     opens, closes = (parts[f"step_{time}_ns"].to_numpy() for time in ("start", "end"))
@@ -84,7 +84,7 @@ def placed(flows: pl.DataFrame, steps: pl.DataFrame, kinds: pl.DataFrame | None 
     return Placed(flows, parts, nics, sides, Rows(*found, opens, closes, starts, ends))
 
 
-def _numbered(steps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _number_steps_and_nics(steps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Number the steps of NICs, and the NICs."""
     times = {"step_start_ns": pl.col("start_ns"), "step_end_ns": pl.col("end_ns")}
     parts = steps.select(*STEP, **times).sort(STEP)

@@ -22,8 +22,8 @@ LONGEST_CHAIN = 64
 """Links that are walked at most: more than pipelines have stages."""
 
 
-def walked(part: Integers, target: Integers, wait_ns: Integers, step_ns: Integers) -> Integers:
-    """Say for whom each NIC waited longest in a step, when all chains are walked: shape (parts,), a part or `NOBODY`.
+def root_causes(part: Integers, target: Integers, wait_ns: Integers, step_ns: Integers) -> Integers:
+    """Say for whom each NIC waited longest in a step, when all chains are walked: shape (parts,), a part or `NO_NIC`.
 
     Parameters
     ----------

@@ -75,26 +75,26 @@ def between_gpus(flows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     flows with the columns `NUMBERED_COLUMNS`, in the order of `numbered`, and with `src_…` and `dst_…` for every
     further column of `nics`
     """
-    flows, pairs = _with_pairs(flows)
+    flows, pairs = _flows_and_pairs(flows)
     described = [column for column in nics.columns if column != "addr"]
     for end in ("src", "dst"):
         renamed = nics.rename({"addr": f"{end}_addr"} | {column: f"{end}_{column}" for column in described})
         pairs = pairs.join(renamed, on=f"{end}_addr")
-    return of_pairs(flows, pairs.drop(PAIR))
+    return flows_of_pairs(flows, pairs.drop(PAIR))
 
 
 def inside_jobs(flows: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
     """Keep the flows between two members of one job, with its `job_id`, a code as well; as `between_gpus` otherwise."""
-    flows, pairs = _with_pairs(flows)
+    flows, pairs = _flows_and_pairs(flows)
     jobs = job_members.select("addr", "job_id")
     for end in PAIR:
         pairs = pairs.join(jobs.rename({"addr": end, "job_id": f"{end}_job"}), on=end)
     same = pairs.filter(pl.col(f"{PAIR[0]}_job") == pl.col(f"{PAIR[1]}_job"))
     code = pl.Enum(jobs["job_id"].unique().sort())
-    return of_pairs(flows, same.select("pair", job_id=pl.col(f"{PAIR[0]}_job").cast(code)))
+    return flows_of_pairs(flows, same.select("pair", job_id=pl.col(f"{PAIR[0]}_job").cast(code)))
 
 
-def of_pairs(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+def flows_of_pairs(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     """Keep the flows of pairs, in their order, with what is known of each pair.
 
     Parameters
@@ -128,19 +128,19 @@ def bulk(flows: pl.DataFrame, settings: TrafficSettings) -> pl.DataFrame:
     usual = reassembly.usual_sizes(sizes, offsets, same_size=settings.same_size)
     pairs = named(flows.select("pair", *PAIR)[np.flatnonzero(kept)[offsets[:-1]]])
     begins = reassembly.begins(
-        *(starts, ends, sizes, offsets, _coming_back(pairs, usual, settings)),
+        *(starts, ends, sizes, offsets, _answered_sizes(pairs, usual, settings)),
         same_size=settings.same_size,
         longest_pause=settings.longest_pause_ms * 1e6,
     )
     if begins.all():
         return flows.filter(pl.Series(kept))
     kept[kept] = begins
-    ends, sizes = reassembly.put_together(ends, sizes, begins)
+    ends, sizes = reassembly.joined_messages(ends, sizes, begins)
     others = flows.drop("flow_end_ns", "bytes").filter(pl.Series(kept))
     return others.with_columns(flow_end_ns=ends, bytes=sizes).select(flows.columns)
 
 
-def _coming_back(pairs: pl.DataFrame, usual: Integers, settings: TrafficSettings) -> Integers:
+def _answered_sizes(pairs: pl.DataFrame, usual: Integers, settings: TrafficSettings) -> Integers:
     """Return the usual sizes of pairs, 0 for those that nothing of the same size comes back to."""
     pairs = pairs.with_columns(usual=usual)
     both = pairs.join(opposite(pairs, "usual"), on=PAIR, how="left", maintain_order="left")
@@ -155,14 +155,14 @@ def in_order(flows: pl.DataFrame) -> pl.DataFrame:
     if _is_in_order(flows):
         return flows
     number = flows["pair"].to_numpy()
-    return gathered(flows, grouped_sort.grouped(number, int(number.max(initial=-1)) + 1, *_times(flows)))
+    return gathered(flows, grouped_sort.grouped(number, int(number.max(initial=-1)) + 1, *_starts_ends_bytes(flows)))
 
 
 def _is_in_order(flows: pl.DataFrame) -> bool:
-    return grouped_sort.ascending(flows["pair"].to_numpy(), *_times(flows))
+    return grouped_sort.ascending(flows["pair"].to_numpy(), *_starts_ends_bytes(flows))
 
 
-def _times(flows: pl.DataFrame) -> list[Integers]:
+def _starts_ends_bytes(flows: pl.DataFrame) -> list[Integers]:
     return [flows[column].to_numpy() for column in TIMES]
 
 
@@ -186,7 +186,7 @@ def pairs_of(flows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     return named(flows.select("pair", *columns)[starts_of_pairs(flows)[:-1]])
 
 
-def sent(flows: pl.DataFrame, window: Window, settings: TrafficSettings) -> pl.DataFrame:
+def sent_in_window(flows: pl.DataFrame, window: Window, settings: TrafficSettings) -> pl.DataFrame:
     """Return what pairs sent in a window: `pair`, `job_id`, `src_addr`, `dst_addr`, `flows`, `bytes`, and of these
     `bulk_flows`, `bulk_bytes`.
 
@@ -210,7 +210,7 @@ def by_endpoint(flows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _with_pairs(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _flows_and_pairs(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return flows and their pairs, as `numbered` does, though they are a part of such flows."""
     if "pair" not in flows.columns:
         return numbered(flows)
@@ -220,7 +220,7 @@ def _with_pairs(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def pairs_met(flows: pl.DataFrame) -> tuple[Numbers, pl.DataFrame]:
     """Return the number of each flow's pair, and the pairs: `pair`, `src_addr`, `dst_addr`."""
-    met, first = encoding.numbered(*(half.to_numpy() for half in _halves(flows)))
+    met, first = encoding.numbered(*(half.to_numpy() for half in _address_keys(flows)))
     named = flows.select(pl.col(PAIR).gather(first)).cast(pl.String)
     pairs = named.with_row_index("met").sort(PAIR)
     number = np.empty(pairs.height, np.int32)
@@ -228,7 +228,7 @@ def pairs_met(flows: pl.DataFrame) -> tuple[Numbers, pl.DataFrame]:
     return grouped_sort.taken(number, met), pairs.select(pl.int_range(pl.len(), dtype=pl.Int32).alias("pair"), *PAIR)
 
 
-def _halves(flows: pl.DataFrame) -> list[pl.Series]:
+def _address_keys(flows: pl.DataFrame) -> list[pl.Series]:
     """Return two numbers for each flow, both of which are equal only within a pair: codes of addresses, or hashes."""
     ends = flows.select(PAIR)
     if pl.String not in ends.dtypes:

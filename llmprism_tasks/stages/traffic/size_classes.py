@@ -19,7 +19,7 @@ def classes(flows: pl.DataFrame, tolerance: float) -> Integers:
     return size_clusters.classes(flows["bytes"].to_numpy(), nic_pairs.starts_of_pairs(flows), tolerance)
 
 
-def in_one_piece(flows: pl.DataFrame, tolerance: float) -> pl.DataFrame:
+def join_early_records(flows: pl.DataFrame, tolerance: float) -> pl.DataFrame:
     """Put the records that a rank left when it came early to a collective together with what it sent when all had come.
 
     What was sent early counts with the rest, from when that was sent.
@@ -29,7 +29,7 @@ def in_one_piece(flows: pl.DataFrame, tolerance: float) -> pl.DataFrame:
     flows : `pair`, `bytes` and any other columns, in the order of `nic_pairs.numbered`
     """
     sizes = flows["bytes"].to_numpy()
-    early = fragments.begins_next(sizes, nic_pairs.starts_of_pairs(flows), tolerance)
+    early = fragments.early_fragments(sizes, nic_pairs.starts_of_pairs(flows), tolerance)
     if not early.any():
         return flows
-    return flows.with_columns(bytes=fragments.joined(sizes, early)).filter(pl.Series(~early))
+    return flows.with_columns(bytes=fragments.joined_sizes(sizes, early)).filter(pl.Series(~early))

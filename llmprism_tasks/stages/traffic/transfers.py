@@ -54,7 +54,7 @@ def of_pairs(flows: pl.DataFrame) -> Transfers:
     """
     offsets = nic_pairs.starts_of_pairs(flows)
     pair = flows["pair"].to_numpy()[offsets[:-1]].astype(np.int64)
-    return Transfers(np.arange(flows.height), *_times(flows), offsets, pair)
+    return Transfers(np.arange(flows.height), *_starts_ends_bytes(flows), offsets, pair)
 
 
 class Sizes(NamedTuple):
@@ -91,13 +91,13 @@ class Sizes(NamedTuple):
 
 
 def of_sizes(flows: pl.DataFrame, tolerance: float) -> Sizes:
-    """Return the transfers of each pair that have one size; what was sent early counts with the rest (`pieces`)."""
-    starts, ends, sizes = _times(flows)
+    """Return the transfers of each pair that have one size; what was sent early counts with the rest."""
+    starts, ends, sizes = _starts_ends_bytes(flows)
     offsets = nic_pairs.starts_of_pairs(flows)
     pair = flows["pair"].to_numpy()[offsets[:-1]].astype(np.int64)
-    early = fragments.begins_next(sizes, offsets, tolerance)
+    early = fragments.early_fragments(sizes, offsets, tolerance)
     if early.any():
-        sizes, rows = fragments.joined(sizes, early), np.flatnonzero(~early)
+        sizes, rows = fragments.joined_sizes(sizes, early), np.flatnonzero(~early)
         found = size_clusters.collected(sizes[rows], np.searchsorted(rows, offsets), tolerance)
         found = found._replace(places=rows[found.places])
     else:
@@ -131,12 +131,12 @@ def of_links(flows: pl.DataFrame, chosen: Integers) -> tuple[Transfers, Integers
         .unique()
         .sort("one", "other")
     )
-    starts, lasts, sizes = _times(flows)
+    starts, lasts, sizes = _starts_ends_bytes(flows)
     one, other = links["one"].to_numpy(), links["other"].to_numpy()
     rows, sides, within = grouped_sort.merged(offsets, one, other, starts, lasts)
     pair = ends["pair"].to_numpy()[np.where(one < 0, other, one)].astype(np.int64)
     return Transfers(rows, starts[rows], lasts[rows], sizes[rows], within, pair), sides
 
 
-def _times(flows: pl.DataFrame) -> tuple[Integers, Integers, Integers]:
+def _starts_ends_bytes(flows: pl.DataFrame) -> tuple[Integers, Integers, Integers]:
     return tuple(flows[column].to_numpy() for column in nic_pairs.TIMES)  # type: ignore[return-value]

@@ -42,12 +42,12 @@ def first_backward_times(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.Da
     if steps.is_empty():
         return pl.Series("answer_ns", [], pl.Int64)
     flows = nic_pairs.in_order(flows)
-    hops, backward = _hops(flows, stages), pl.col("way") == -1
+    hops, backward = _pipeline_hops(flows, stages), pl.col("way") == -1
     spans = steps.select(*NIC, "start_ns", "end_ns", row=pl.int_range(pl.len())).sort(*NIC, "start_ns")
     nics = spans.select(NIC).unique(maintain_order=True).with_row_index("nic")
     first = spans.select(pl.struct(NIC).is_first_distinct().arg_true()).to_series().to_numpy()
     came, left = (
-        _series(hops.filter(some), nics, end)
+        _hop_series(hops.filter(some), nics, end)
         for some, end in ((backward, "dst_addr"), (backward | (pl.col("src_stage") == 0), "src_addr"))
     )
     starts, ends = (flows[name].to_numpy() for name in nic_pairs.TIMES[:2])
@@ -60,7 +60,7 @@ def first_backward_times(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.Da
     return pl.Series("answer_ns", answer_ns).replace(first_reply.NO_REPLY, None)
 
 
-def _hops(flows: pl.DataFrame, stages: pl.DataFrame) -> pl.DataFrame:
+def _pipeline_hops(flows: pl.DataFrame, stages: pl.DataFrame) -> pl.DataFrame:
     """Return the pipeline pairs of jobs whose stages form a line.
 
     Columns: `begin` and `until` (first row of the pair's flows, and the row after the last), `src_stage`, `dst_stage`
@@ -76,7 +76,7 @@ def _hops(flows: pl.DataFrame, stages: pl.DataFrame) -> pl.DataFrame:
     return ways.filter((pl.col("way").abs() == 1).all().over("job_id"))
 
 
-def _series(hops: pl.DataFrame, nics: pl.DataFrame, end: str) -> Series:
+def _hop_series(hops: pl.DataFrame, nics: pl.DataFrame, end: str) -> Series:
     """Return the flows of each hop as a series that belongs to the NIC at one end."""
     owned = hops.join(nics, left_on=["job_id", end], right_on=NIC)
     return Series(*(owned[name].cast(pl.Int64).to_numpy() for name in ("begin", "until", "nic")))

@@ -58,10 +58,10 @@ def find(found: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -
     both = sent.join(seen, on=NIC, how="semi")
     silent = seen.join(sent, on="job_id", how="anti")
     sent = uncontradicted(sent, seen)
-    alone = [_of_hosts(last, evidence, one=True) for last in (sent, both, silent)]
-    several = [_of_hosts(last, evidence, one=False) for last in (both, sent, silent)]
-    named = _first_of_job(alone)
-    return finding_rows(named, _first_of_job([named, *several]).join(named, on="job_id", how="anti"), evidence)
+    alone = [_filter_by_host_count(last, evidence, one=True) for last in (sent, both, silent)]
+    several = [_filter_by_host_count(last, evidence, one=False) for last in (both, sent, silent)]
+    named = _first_frame_per_job(alone)
+    return finding_rows(named, _first_frame_per_job([named, *several]).join(named, on="job_id", how="anti"), evidence)
 
 
 def uncontradicted(sent: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
@@ -81,13 +81,13 @@ def uncontradicted(sent: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
     return sent.join(others, on="job_id", how="anti")
 
 
-def _of_hosts(last: pl.DataFrame, evidence: Evidence, *, one: bool) -> pl.DataFrame:
+def _filter_by_host_count(last: pl.DataFrame, evidence: Evidence, *, one: bool) -> pl.DataFrame:
     """Return the NICs of jobs whose last NICs are all of one host, or those of several."""
     hosts = last.join(evidence.members, on=NIC).group_by("job_id").agg(one=pl.col("host").n_unique() == 1)
     return last.join(hosts.filter(pl.col("one") == one), on="job_id", how="semi")
 
 
-def _first_of_job(found: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def _first_frame_per_job(found: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Return for each job the rows of the first frame that has any."""
     kept = found[0]
     for more in found[1:]:
@@ -129,7 +129,7 @@ def last_arrivals(
     marked = _with_rivals(work.filter(pl.col("last_stage").is_null()), evidence).with_columns(
         last=(pl.col("own_ns") >= EQUALLY_LONG * of_step) | pl.col("of_last_host"), length_ns=length_ns()
     )
-    return _summarised(marked, settings)
+    return _summarise_nics(marked, settings)
 
 
 def _with_rivals(work: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
@@ -149,7 +149,7 @@ def _with_rivals(work: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
     return placed.join(found, on=host, how="left", maintain_order="left").drop("host")
 
 
-def _summarised(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+def _summarise_nics(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Summarise each NIC's slow and quick steps, and keep NICs that are last in nearly all slow steps."""
     of_job = work.filter("quick").group_by("job_id").agg(by_place=pl.col("last").mean())
     own, past = (pl.col("own_ns").filter(which) for which in ("slow", "quick"))

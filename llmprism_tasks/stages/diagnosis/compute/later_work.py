@@ -39,7 +39,7 @@ def later_work(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """
     work = evidence.once(with_first_backward, settings).drop_nulls("excess")
     stages = evidence.members.select("job_id", "addr", "pp_stage").drop_nulls("pp_stage")
-    past = _past(evidence, stages, settings)
+    past = _usual_past_work(evidence, stages, settings)
     # A backward pass is longer than a forward pass: a message that leaves sooner is no reply to the gradient.
     answer = pl.when(usual("answer_ns") >= usual("own_ns")).then(pl.col("answer_ns").cast(pl.Float64))
     silent = pl.when(pl.col("later_ns") >= OPTIMIZER_SHARE * (pl.col("own_ns") - pl.col("later_ns"))).then("later_ns")
@@ -65,7 +65,7 @@ def later_work(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     )
 
 
-def _past(evidence: Evidence, stages: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+def _usual_past_work(evidence: Evidence, stages: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return the usual work of pipeline NICs that are compared with their own past.
 
     Columns: `STEP`, `usual_ns` (first pass) and `usual_later_ns` (reply to the first gradient). Of two replicas, one

@@ -43,7 +43,9 @@ def against_past(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFram
     least = pl.when(pl.col("members") > 1).then(pl.col("ratio").min().over(PEER_COLUMNS)).otherwise(1.0)
     of_stage = pl.when(pl.col("last_stage").is_not_null()).then("least").otherwise(1.0)
     more = (pl.col("ratio") / pl.col("least")).filter(slow).median().over(NIC)
-    compared = work.join(_usual(evidence, settings), on=COMPARABLE_STEPS, nulls_equal=True).with_columns(ratio=ratio)
+    compared = work.join(_usual_pace(evidence, settings), on=COMPARABLE_STEPS, nulls_equal=True).with_columns(
+        ratio=ratio
+    )
     many = compared.group_by(NIC).agg(late=late).group_by("job_id").agg(pl.col("late").mean())
     return (
         # With less, the NICs that work as before outvote the slow ones.
@@ -61,7 +63,7 @@ def quick_steps(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame
     return longer.filter(length <= (1 + settings.least_effect) * length.quantile(HEALTHY_STEP_QUANTILE).over(NIC))
 
 
-def _usual(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+def _usual_pace(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return the pace of NICs in quick steps: `COMPARABLE_STEPS`, `usual`, and `noise`, the robust deviation in their
     job."""
     steps = evidence.once(quick_steps, settings)

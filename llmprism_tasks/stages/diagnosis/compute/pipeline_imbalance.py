@@ -29,7 +29,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     `score` is the excess divided by the smallest excess that counts. `severity` is the ratio by which the job's steps
     are longer because of the stage. `confidence` is the share of the steps that show it.
     """
-    stages = _compared(evidence, settings)
+    stages = _compare_stages(evidence, settings)
     found = (
         stages.group_by(STAGE)
         .agg(
@@ -52,7 +52,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     return pl.DataFrame([_row(row, stages_of[row["job_id"]]) for row in rows], schema=FINDING_SCHEMA)
 
 
-def _compared(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+def _compare_stages(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Compare the stages in each step in which all stages were measured; one row per job, step and stage.
 
     The quickest replica represents a stage: one slow replica is no imbalance. A message of the first stage may wait for
@@ -60,7 +60,7 @@ def _compared(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     are left out if the steps of a stage are cut within the first micro-batch, as when parameters are gathered
     meanwhile.
     """
-    passes = _passes(evidence, settings)
+    passes = _stage_passes(evidence, settings)
     first, step = pl.col("pp_stage") == 0, ["job_id", "step_index"]
     others = pl.col("pass_ns").filter(~first)
     # A message of the first stage may wait for the slowest other stage: only time beyond that is its own work.
@@ -78,7 +78,7 @@ def _compared(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     )
 
 
-def _passes(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+def _stage_passes(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return how long the stages work on a micro-batch; one row per job, step and stage.
 
     Columns: `pass_ns` (quickest replica), `slowest_ns` (replica with the longest median), `uneven` (excess that is

@@ -22,7 +22,7 @@ from llmprism_tasks.stages.diagnosis.evidence import (
     slowdown,
 )
 from llmprism_tasks.stages.diagnosis.own_work.own_work import LEAST_VOTERS
-from llmprism_tasks.stages.diagnosis.step_times.job_slowdown import paid
+from llmprism_tasks.stages.diagnosis.step_times.job_slowdown import is_delay_felt
 from llmprism_tasks.stages.diagnosis.step_times.work_spread import OUTLYING_SIGMAS, spread_of_work
 from llmprism_tasks.stages.timeline.placement import NIC
 
@@ -68,7 +68,7 @@ def finding_rows(suspects: pl.DataFrame, undecided: pl.DataFrame, evidence: Evid
     ----------
     suspects, undecided : as `slow_nics` returns, of different jobs
     """
-    rows = [_row(row, evidence) for row in _worst(suspects, evidence).iter_rows(named=True)]
+    rows = [_row(row, evidence) for row in _worst_subjects(suspects, evidence).iter_rows(named=True)]
     rows += [_undecided_row(some, evidence) for _, some in undecided.group_by("job_id", maintain_order=True)]
     return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
@@ -81,7 +81,7 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     long as the job's steps are as short as before.
     """
     past = evidence.once(against_past, settings)
-    work = _without_peers(evidence.work).join(past, on="job_id", how="anti").drop_nulls("excess")
+    work = _compare_lone_nics(evidence.work).join(past, on="job_id", how="anti").drop_nulls("excess")
     lasting = pl.col("excess").median().over(NIC)
     theirs = work.with_columns(noise=_noise(pl.col("excess")), lasting_noise=_noise(lasting), common=False)
     work = pl.concat([theirs, past.with_columns(lasting_noise="noise", by_past=True)], how="diagonal")
@@ -92,7 +92,7 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     )
     if work.is_empty():
         return work
-    persistent = _persistent(work, settings)
+    persistent = _persistent_runs(work, settings)
     if persistent.is_empty():
         return persistent
     found = _beyond_chance(persistent, work)
@@ -126,14 +126,14 @@ def _mostly_slow_jobs(found: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
     return found.group_by("job_id").len().join(nics, on="job_id").filter(pl.col("len") > MAJORITY * pl.col("nics"))
 
 
-def _without_peers(work: pl.DataFrame) -> pl.DataFrame:
+def _compare_lone_nics(work: pl.DataFrame) -> pl.DataFrame:
     """Compare a NIC that has no peers with its own past."""
     usual = pl.col("pace").quantile(HEALTHY_STEP_QUANTILE).over(NIC)
     past = pl.when(~pl.col("current").all().over(NIC)).then(pl.col("pace") / usual - 1)
     return work.with_columns(excess=pl.coalesce("excess", past), by_past=pl.col("excess").is_null())
 
 
-def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+def _persistent_runs(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Find for each NIC the run of steps in which it is slow, and keep runs that are long and slow enough.
 
     Differences by chance, such as samples of uneven length, average out over more steps. If no run is long enough, the
@@ -234,11 +234,13 @@ def _own_variation(marked: pl.DataFrame, settings: DiagnosisSettings) -> pl.Data
     otherwise = excess.filter(~pl.col("in_run")).median().fill_null(0.0).clip(lower_bound=0)
     length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
     late = excess > pl.max_horizontal(settings.least_effect, settings.noise_margin * pl.col("noise"))
-    pays = paid(late, cost_ns=pl.col("loss") * length, length_ns=length) | ((~late).sum() < settings.least_steps)
+    pays = is_delay_felt(late, cost_ns=pl.col("loss") * length, length_ns=length) | (
+        (~late).sum() < settings.least_steps
+    )
     return noise.join(marked.group_by(NIC).agg(otherwise=otherwise, paid=pays), on=NIC)
 
 
-def _worst(suspects: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+def _worst_subjects(suspects: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
     """Merge the slow NICs of one host, and keep NICs and hosts that cost at least half of the job's worst."""
     joined = suspects.join(evidence.members, on=NIC)
     in_host = evidence.members.group_by("job_id", "host").agg(nics=pl.len())
@@ -278,7 +280,7 @@ def _row(found: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
     who = f"Host {found['host']} ({nics} NICs)" if found["whole"] else f"{found['addr'][0]} on {found['host']}"
     usual = "it used to" if found["by_past"] else "its peers"
     usual_ns = found["own_ns"] / (1 + found["excess"])
-    at_first = found["at_first"] or (found["alone"] and _costs_once(history, found))
+    at_first = found["at_first"] or (found["alone"] and _is_one_pass_longer(history, found))
     known = "stalls" if at_first else "slow_compute"
     kind = known if confidence >= MAJORITY else "straggler"
     times = f"({found['own_ns'] / 1e6:.0f} ms against {usual_ns / 1e6:.0f} ms)"
@@ -296,7 +298,7 @@ def _row(found: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
         "start_ns": found["start_ns"],
         "end_ns": found["end_ns"],
         "score": found["score"],
-        "severity": _of_window(severity, history, found) if kind == "stalls" else severity,
+        "severity": _window_severity(severity, history, found) if kind == "stalls" else severity,
         "explanation": f"{who} {what} in {found['slow']:.0f} of {found['steps']:.0f} "
         f"steps, and was not waiting for any NIC{other}. "
         f"The job's steps take {1 + severity:.2f} times as long as they need to.",
@@ -310,13 +312,15 @@ def _slowdown(found: dict[str, Any], evidence: Evidence) -> float:
     return slowdown(history, found["start_ns"], found["end_ns"])
 
 
-def _costs_once(history: pl.DataFrame, found: dict[str, Any]) -> bool:
+def _is_one_pass_longer(history: pl.DataFrame, found: dict[str, Any]) -> bool:
     """Return whether steps are longer by about as much as the first pass.
 
     The first pass is all that is seen of a pipeline without replicas. If all passes took as long, the steps would be
     longer by at least `PASSES_PER_MICRO_BATCH` times as much.
     """
-    length_ns = float(history.filter(_within(found)).select((pl.col("end_ns") - pl.col("start_ns")).median()).item())
+    length_ns = float(
+        history.filter(_is_in_interval(found)).select((pl.col("end_ns") - pl.col("start_ns")).median()).item()
+    )
     slower = slowdown(history, found["start_ns"], found["end_ns"])
     longer_ns = slower / (1 + slower) * length_ns
     return bool(
@@ -324,15 +328,15 @@ def _costs_once(history: pl.DataFrame, found: dict[str, Any]) -> bool:
     )
 
 
-def _within(found: dict[str, Any]) -> pl.Expr:
+def _is_in_interval(found: dict[str, Any]) -> pl.Expr:
     within: pl.Expr = (pl.col("end_ns") > found["start_ns"]) & (pl.col("end_ns") <= found["end_ns"])
     return within
 
 
-def _of_window(severity: float, history: pl.DataFrame, found: dict[str, Any]) -> float:
+def _window_severity(severity: float, history: pl.DataFrame, found: dict[str, Any]) -> float:
     """Return the ratio by which the window's steps are longer in total; the severity of `stalls` is defined so."""
     length = pl.col("end_ns") - pl.col("start_ns")
-    ratio = history.filter("current").select(length.filter(_within(found)).sum() / length.sum()).item()
+    ratio = history.filter("current").select(length.filter(_is_in_interval(found)).sum() / length.sum()).item()
     loss = severity / (1 + severity) * ratio * found["slow"] / found["steps"]
     return float(loss / (1 - loss))
 

@@ -49,7 +49,7 @@ def excuse_waiting(
     )
     as_late = (pl.col("theirs_ns") >= pl.col("own_ns") * SAME_TRANSFER).fill_null(value=False)
     waits = hops.filter(as_late.all().over(NIC) | pl.col("common"))
-    excused = waits.join(_in_between(suspects, waits, evidence, settings), on=NIC, how="anti")
+    excused = waits.join(_awaited_nics(suspects, waits, evidence, settings), on=NIC, how="anti")
     waiting = excused.join(excused.select("job_id", neighbour="addr").unique(), on=neighbour, how="anti")
     mutual = excused.join(waiting.select(NIC).unique(), on=NIC, how="anti")
     blamed = suspects.join(excused.select(NIC).unique(), on=NIC, how="anti")
@@ -70,7 +70,7 @@ def in_lock_step(evidence: Evidence) -> pl.Expr:
     return pl.col("ringed") & pl.col("job_id").is_in(layer_exchanging_jobs(evidence).implode())
 
 
-def _in_between(
+def _awaited_nics(
     suspects: pl.DataFrame, hops: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings
 ) -> pl.DataFrame:
     """Return the NICs that neighbours waited for.
@@ -88,7 +88,7 @@ def _in_between(
     ends = (
         sent.select("job_id", "flow_start_ns", "flow_end_ns", addr=end, neighbour=other) for end, other in PAIR_ENDS
     )
-    begins = _in_steps(pl.concat(ends), steps).group_by(*STEP, "neighbour").agg(pl.col("flow_start_ns").min())
+    begins = _assign_steps(pl.concat(ends), steps).group_by(*STEP, "neighbour").agg(pl.col("flow_start_ns").min())
     apart_ns = pl.col("flow_start_ns").max() - pl.col("flow_start_ns").min()
     spread = (
         begins.group_by(STEP)
@@ -111,7 +111,7 @@ def _in_between(
     return spread.filter("at_once").join(waited.filter("waited"), on=NIC).select(NIC)
 
 
-def _in_steps(messages: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def _assign_steps(messages: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """Add the step of the NIC in which each message starts; drop messages that start in no step."""
     spans = steps.select(*STEP, "start_ns", "end_ns").sort("start_ns")
     placed = messages.sort("flow_start_ns").join_asof(

@@ -62,34 +62,38 @@ def counterfactual_durations(
     -------
     ns, in the order of `graph.operations`; None if none of the operations is the subject's
     """
-    described = _described(found, graph, members)
+    described = _describe_operations(found, graph)
     computing = trouble.kind in COMPUTE_KINDS
-    theirs = _nics(trouble, members, jobs)
+    theirs = _subject_nics(trouble, members, jobs)
     if computing:
-        mine = (pl.col("kind") == WORK) & pl.col("addr").is_in(_replica(theirs, found))
+        mine = (pl.col("kind") == WORK) & pl.col("addr").is_in(_nics_of_same_pipelines(theirs, found))
     else:
-        carried = _carried(trouble, found, theirs)
+        carried = _carried_operations(trouble, found, theirs)
         on = ["kind", "flow", "group", "round", "before"]
         before = pl.when(pl.col("first_ns").is_not_null()).then("part")
         described = described.with_columns(before=before).join(carried, on=on, how="left", nulls_equal=True)
         mine = pl.col("carried").fill_null(value=False)
     past = pl.col("step_index") < since
-    marked = described.with_columns(mine=mine, past=past, troubled=mine & ~past).with_columns(paused_ns=_paused())
+    marked = described.with_columns(mine=mine, past=past, troubled=mine & ~past).with_columns(paused_ns=_job_pause_ns())
     if not marked["troubled"].any():
         return None
-    usual = _healthy(marked) if computing else marked.with_columns(healthy_ns=_carried_as_usual())
+    usual = _with_healthy_durations(marked) if computing else marked.with_columns(healthy_ns=_usual_transfer_ns())
     healthy = usual.with_columns(healthy_ns=pl.when("troubled").then("healthy_ns"))
-    return healthy.sort("position").select(pl.coalesce("healthy_ns", _not_held_up()).cast(pl.Float64)).to_series()
+    return (
+        healthy.sort("position")
+        .select(pl.coalesce("healthy_ns", _work_without_waiting_ns()).cast(pl.Float64))
+        .to_series()
+    )
 
 
-def _paused() -> pl.Expr:
+def _job_pause_ns() -> pl.Expr:
     """Return how long the whole job pauses in a step, ns; repairing one member does not shorten it."""
     soonest = pl.col("first_ns").min().over("kind", "place", "step_index")
     usual = soonest.filter(~pl.col("past")).median().over("kind", "place")
     return pl.when(soonest > (1 + PAUSE_RATIO) * usual).then(soonest - usual).otherwise(0).fill_null(0)
 
 
-def _healthy(marked: pl.DataFrame) -> pl.DataFrame:
+def _with_healthy_durations(marked: pl.DataFrame) -> pl.DataFrame:
     """Add `healthy_ns`, how long the work takes the subject's peers, or took the subject itself before.
 
     Before a gradient round, peers may have waited for the subject, which flows do not show; there the subject's own
@@ -120,7 +124,7 @@ def _healthy(marked: pl.DataFrame) -> pl.DataFrame:
     return known.with_columns(healthy_ns=pl.when(pl.col("first_ns").is_null()).then(elsewhere).otherwise(before_rounds))
 
 
-def _carried_as_usual() -> pl.Expr:
+def _usual_transfer_ns() -> pl.Expr:
     """Return how long a transfer that the subject carries takes at its usual pace, with the work before it.
 
     A slow network merges rounds that are otherwise separate, or splits one into several, and fewer of them overlap with
@@ -142,7 +146,7 @@ def _carried_as_usual() -> pl.Expr:
     return (first + usual).clip(lower_bound=0)
 
 
-def _not_held_up() -> pl.Expr:
+def _work_without_waiting_ns() -> pl.Expr:
     """Return how long the other members' work before their rounds would have taken without waiting for the subject.
 
     The estimate is, in this order: the time it took them before; the time of any member before; the subject's growth
@@ -166,7 +170,7 @@ def _not_held_up() -> pl.Expr:
     return pl.when(pl.col("kind") == ROUND).then(as_before).otherwise(pl.min_horizontal("duration_ns", usual))
 
 
-def _replica(theirs: list[str], found: Account) -> list[str]:
+def _nics_of_same_pipelines(theirs: list[str], found: Account) -> list[str]:
     """Return some NICs and all NICs that share a pipeline with them.
 
     The flows do not separate the work of NICs in one pipeline from their waiting for each other.
@@ -179,7 +183,7 @@ def _replica(theirs: list[str], found: Account) -> list[str]:
     return [*theirs, *component.join(around, on=["job_id", "component"])["addr"]]
 
 
-def _nics(trouble: Trouble, members: pl.DataFrame, jobs: pl.DataFrame) -> list[str]:
+def _subject_nics(trouble: Trouble, members: pl.DataFrame, jobs: pl.DataFrame) -> list[str]:
     """Return the subject's NICs; tensor-parallel NICs of one host and pp_stage work in lock step and count as one."""
     subject = pl.lit(trouble.subject)
     chosen = {
@@ -197,7 +201,7 @@ def _nics(trouble: Trouble, members: pl.DataFrame, jobs: pl.DataFrame) -> list[s
     return theirs["addr"].to_list()
 
 
-def _described(found: Account, graph: StepGraph, members: pl.DataFrame) -> pl.DataFrame:
+def _describe_operations(found: Account, graph: StepGraph) -> pl.DataFrame:
     """Add to each operation its NIC, its step, and its place in the step (`place`).
 
     Operations of equal place are peers: work of one pp_stage before the same exchange; messages between the same
@@ -207,7 +211,7 @@ def _described(found: Account, graph: StepGraph, members: pl.DataFrame) -> pl.Da
     of_kind = pl.col("kind").cast(pl.Categorical).to_physical()
     sent = (
         found.messages.filter("sends")
-        .select("part", "flow", sent_place=_numbered(of_kind, "pp_stage", "peer_pp_stage"))
+        .select("part", "flow", sent_place=_combine_codes(of_kind, "pp_stage", "peer_pp_stage"))
         .join(parts.select("part", sent_step="step_index"), on="part")
         .unique("flow", keep="first")
         .drop("part")
@@ -216,7 +220,7 @@ def _described(found: Account, graph: StepGraph, members: pl.DataFrame) -> pl.Da
         found.blocks.select("part", "group", "round", "does")
         .join(parts, on="part", maintain_order="left")
         .unique(["group", "round"], keep="first", maintain_order=True)
-        .select("group", "round", round_step="step_index", round_place=_numbered("pp_stage", "does"))
+        .select("group", "round", round_step="step_index", round_place=_combine_codes("pp_stage", "does"))
     )
     return (
         graph.operations.select(
@@ -228,13 +232,13 @@ def _described(found: Account, graph: StepGraph, members: pl.DataFrame) -> pl.Da
         .with_columns(
             step_index=pl.coalesce("step_index", "sent_step", "round_step"),
             place=pl.when(pl.col("kind") == WORK)
-            .then(_numbered("pp_stage", "took", "order"))
+            .then(_combine_codes("pp_stage", "took", "order"))
             .otherwise(pl.coalesce("sent_place", "round_place")),
         )
     )
 
 
-def _numbered(*facts: str | pl.Expr) -> pl.Expr:
+def _combine_codes(*facts: str | pl.Expr) -> pl.Expr:
     """Combine several small integers, NULL included, into one number."""
     number: pl.Expr = pl.lit(0, pl.Int64)
     for fact in facts:
@@ -243,7 +247,7 @@ def _numbered(*facts: str | pl.Expr) -> pl.Expr:
     return number
 
 
-def _carried(trouble: Trouble, found: Account, theirs: list[str]) -> pl.DataFrame:
+def _carried_operations(trouble: Trouble, found: Account, theirs: list[str]) -> pl.DataFrame:
     """Return the messages and rounds that the subject carries, and the work before those rounds.
 
     Columns: `kind`, `flow`, `group`, `round`, `before` (the part that works), `carried`.

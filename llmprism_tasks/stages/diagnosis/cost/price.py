@@ -66,19 +66,25 @@ def price(evidence: Evidence, diagnoses: pl.DataFrame, jobs: pl.DataFrame) -> pl
         elif kind == "ended":
             cost = (None, None)
         elif kind == "hang":
-            cost = (_silent(trouble, evidence),) * 2
+            cost = (_silence_cost(trouble, evidence),) * 2
         elif kind == "stopped":
-            cost = (_silent(trouble, evidence) if _came_back(trouble, evidence) else None, None)
+            cost = (_silence_cost(trouble, evidence) if _has_come_back(trouble, evidence) else None, None)
         elif kind in HIDDEN:  # what the job loses in all is not lost to it
-            cost = (None if job_id in waiting else _recoverable(trouble, evidence, jobs, past=True),) * 2
+            cost = (None if job_id in waiting else _recoverable_gpu_s(trouble, evidence, jobs, past=True),) * 2
         elif kind in KINDS_OF_EFFECT or (kind in COMPUTE_KINDS and job_id in waiting):
             # No repair is named that would give time back, or the replay does not know the waits in every layer.
-            cost = (_lost(trouble, evidence), None)
-        elif kind in PRICED_BY_SEVERITY or (kind == "pipeline_imbalance" and _hides(trouble, evidence, severity)):
-            cost = _agreed(_lost(trouble, evidence), _share(trouble, evidence, severity), hides=True)
+            cost = (_lost_gpu_s(trouble, evidence), None)
+        elif kind in PRICED_BY_SEVERITY or (
+            kind == "pipeline_imbalance" and _is_usual_step_hidden(trouble, evidence, severity)
+        ):
+            cost = _loss_and_gain(
+                _lost_gpu_s(trouble, evidence), _cost_by_severity(trouble, evidence, severity), hides=True
+            )
         else:
-            hides = _hides(trouble, evidence, severity)
-            cost = _agreed(_lost(trouble, evidence), _recoverable(trouble, evidence, jobs, past=not hides), hides=hides)
+            hides = _is_usual_step_hidden(trouble, evidence, severity)
+            cost = _loss_and_gain(
+                _lost_gpu_s(trouble, evidence), _recoverable_gpu_s(trouble, evidence, jobs, past=not hides), hides=hides
+            )
         lost.append(cost[0])
         given_back.append(cost[1])
     return diagnoses.with_columns(
@@ -86,7 +92,7 @@ def price(evidence: Evidence, diagnoses: pl.DataFrame, jobs: pl.DataFrame) -> pl
     )
 
 
-def _agreed(lost: float | None, given_back: float | None, *, hides: bool) -> tuple[float | None, float | None]:
+def _loss_and_gain(lost: float | None, given_back: float | None, *, hides: bool) -> tuple[float | None, float | None]:
     """Return the loss and the gain of a repair, which cannot exceed the loss even if the replay errs.
 
     Parameters
@@ -99,20 +105,20 @@ def _agreed(lost: float | None, given_back: float | None, *, hides: bool) -> tup
     return (max(lost, given_back), given_back) if hides else (lost, min(lost, given_back))
 
 
-def _silent(trouble: Trouble, evidence: Evidence) -> float:
+def _silence_cost(trouble: Trouble, evidence: Evidence) -> float:
     """Return the cost of a silence: all of its time, for all GPUs of the job."""
     until_ns = min(trouble.end_ns, evidence.window.end_ns)
     return max(until_ns - trouble.start_ns, 0) / NANOSECONDS * trouble.of_job(evidence.members).height
 
 
-def _share(trouble: Trouble, evidence: Evidence, severity: float) -> float:
+def _cost_by_severity(trouble: Trouble, evidence: Evidence, severity: float) -> float:
     """Return the GPU-seconds lost in total by a fault that lengthens the window's steps by `severity`."""
     steps = trouble.of_job(evidence.history).filter("current")
     length = float(steps.select((pl.col("end_ns") - pl.col("start_ns")).sum()).item())
     return severity / (1 + severity) * length / NANOSECONDS * trouble.of_job(evidence.members).height
 
 
-def _hides(trouble: Trouble, evidence: Evidence, severity: float) -> bool:
+def _is_usual_step_hidden(trouble: Trouble, evidence: Evidence, severity: float) -> bool:
     """Return whether the fault has lasted so long that the look-back no longer shows the job's usual step.
 
     Slow transfers were compared with healthy steps of the look-back, so there is always one for them.
@@ -124,12 +130,12 @@ def _hides(trouble: Trouble, evidence: Evidence, severity: float) -> bool:
     )
 
 
-def _came_back(trouble: Trouble, evidence: Evidence) -> bool:
+def _has_come_back(trouble: Trouble, evidence: Evidence) -> bool:
     """Return whether a stopped job went on later; the GPUs of a job that did not are free."""
     return any(silence.over for silence in evidence.silences if silence.gap.job_id == trouble.job_id)
 
 
-def _lost(trouble: Trouble, evidence: Evidence) -> float | None:
+def _lost_gpu_s(trouble: Trouble, evidence: Evidence) -> float | None:
     """Return by how much the job's steps exceed its usual step, times its GPUs.
 
     The usual step is the lower quartile of look-back and window, a healthy step unless the fault lasted for most of it.
@@ -142,7 +148,7 @@ def _lost(trouble: Trouble, evidence: Evidence) -> float | None:
     return float(longer) / NANOSECONDS * trouble.of_job(evidence.members).height
 
 
-def _recoverable(trouble: Trouble, evidence: Evidence, jobs: pl.DataFrame, *, past: bool) -> float | None:
+def _recoverable_gpu_s(trouble: Trouble, evidence: Evidence, jobs: pl.DataFrame, *, past: bool) -> float | None:
     """Return how much earlier the replay ends with the subject as quick as its peers, times the job's GPUs.
 
     Parameters
@@ -159,7 +165,7 @@ def _recoverable(trouble: Trouble, evidence: Evidence, jobs: pl.DataFrame, *, pa
     healthy_steps = _healthy_steps(steps)[: max(affordable, LEAST_STEPS)] if past else []
     known = steps.filter(pl.col("step_index").is_in([*chosen, *healthy_steps]))
     members = trouble.of_job(evidence.members).join(evidence.groups, on=["job_id", "addr"], how="left")
-    seen = evidence.with_paths(_of_steps(flows, known))
+    seen = evidence.with_paths(_flows_of_steps(flows, known))
     found = account(seen, known, jobs, members.rename({"component": "dp_group"}))
     graph = step_graph(found)
     healthy = counterfactual_durations(trouble, found, graph, members, jobs, since=int(numbers[0]))
@@ -177,7 +183,7 @@ def _recoverable(trouble: Trouble, evidence: Evidence, jobs: pl.DataFrame, *, pa
     return max(saved, 0.0) / NANOSECONDS * members.height * len(numbers) / len(chosen)
 
 
-def _of_steps(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def _flows_of_steps(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """Keep the flows that start in one of the steps, of whichever NIC."""
     spans = steps.group_by("step_index").agg(pl.col("start_ns").min(), pl.col("end_ns").max()).sort("start_ns")
     starts, until = spans["start_ns"].to_numpy(), np.maximum.accumulate(spans["end_ns"].to_numpy())

@@ -68,20 +68,22 @@ def step_graph(found: Account) -> StepGraph:
     exchanges = found.exchanged.with_columns(exchange=pl.int_range(pl.len())).join(
         parts.select("part", "nic", "step_index", "step_start_ns"), on="part", maintain_order="left"
     )
-    messages = _in_exchanges(found.messages.filter(pl.col("kind") != "dp"), exchanges, "start_ns")
-    rounds = _in_exchanges(found.blocks, exchanges, "start_ns")
-    sent, synced = _sent(messages), _synced(rounds)
-    operations = pl.concat([_work(found, exchanges), sent, synced, _done(exchanges)], how="diagonal_relaxed")
+    messages = _assign_exchanges(found.messages.filter(pl.col("kind") != "dp"), exchanges, "start_ns")
+    rounds = _assign_exchanges(found.blocks, exchanges, "start_ns")
+    sent, synced = _message_operations(messages), _round_operations(rounds)
+    operations = pl.concat(
+        [_work_operations(found, exchanges), sent, synced, _end_operations(exchanges)], how="diagonal_relaxed"
+    )
     # An operation's name is its row number: work and `DONE` by their exchange, messages and rounds by their own order.
     first_round = exchanges.height + sent.height
     named = exchanges.with_columns(done=pl.col("exchange") + first_round + synced.height)
-    messages = _named(messages, sent, exchanges.height, named, "flow")
-    rounds = _named(rounds, synced, first_round, named, "group", "round")
+    messages = _with_operation_names(messages, sent, exchanges.height, named, "flow")
+    rounds = _with_operation_names(rounds, synced, first_round, named, "group", "round")
     edges = [*_exchange_edges(named, messages, rounds), *_norm_edges(found, named, rounds)]
-    return _ordered(operations, pl.concat(edges))
+    return _sort_operations(operations, pl.concat(edges))
 
 
-def _in_exchanges(rows: pl.DataFrame, exchanges: pl.DataFrame, time: str) -> pl.DataFrame:
+def _assign_exchanges(rows: pl.DataFrame, exchanges: pl.DataFrame, time: str) -> pl.DataFrame:
     """Add to each row the exchange of its part that contains it."""
     places = exchanges.select("part", "exchange", begun_ns="start_ns").sort("begun_ns")
     return rows.sort(time).join_asof(
@@ -89,7 +91,7 @@ def _in_exchanges(rows: pl.DataFrame, exchanges: pl.DataFrame, time: str) -> pl.
     )
 
 
-def _work(found: Account, exchanges: pl.DataFrame) -> pl.DataFrame:
+def _work_operations(found: Account, exchanges: pl.DataFrame) -> pl.DataFrame:
     """Return the work before each exchange."""
     worked = found.gaps.select(
         "part", "took", "order", start_ns="end_ns", duration_ns="compute_ns", begun_ns="start_ns"
@@ -111,7 +113,7 @@ def _work(found: Account, exchanges: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _sent(messages: pl.DataFrame) -> pl.DataFrame:
+def _message_operations(messages: pl.DataFrame) -> pl.DataFrame:
     """Return the messages; a message moves once both its ends have started."""
     moved = messages.group_by("flow").agg(
         time_ns=pl.col("start_ns").max(), duration_ns=pl.col("end_ns").max() - pl.col("start_ns").max()
@@ -119,7 +121,7 @@ def _sent(messages: pl.DataFrame) -> pl.DataFrame:
     return moved.sort("flow").with_columns(kind=pl.lit(MESSAGE))
 
 
-def _synced(rounds: pl.DataFrame) -> pl.DataFrame:
+def _round_operations(rounds: pl.DataFrame) -> pl.DataFrame:
     """Return the collective rounds; a round moves once all members of the group have started."""
     together = rounds.group_by("group", "round").agg(
         time_ns=pl.col("begin_ns").max(),
@@ -128,12 +130,12 @@ def _synced(rounds: pl.DataFrame) -> pl.DataFrame:
     return together.sort("group", "round").with_columns(kind=pl.lit(ROUND))
 
 
-def _done(exchanges: pl.DataFrame) -> pl.DataFrame:
+def _end_operations(exchanges: pl.DataFrame) -> pl.DataFrame:
     """Return the ends of exchanges."""
     return exchanges.select("part", time_ns="end_ns", kind=pl.lit(DONE), duration_ns=pl.lit(0))
 
 
-def _named(
+def _with_operation_names(
     rows: pl.DataFrame, operations: pl.DataFrame, first: int, exchanges: pl.DataFrame, *key: str
 ) -> pl.DataFrame:
     """Add to each row the `name` of its operation, its exchange, and the operation that ends that exchange (`done`)."""
@@ -172,7 +174,7 @@ def _norm_edges(found: Account, exchanges: pl.DataFrame, rounds: pl.DataFrame) -
     return [waiting.select(name="exchange", waits_for="name")]
 
 
-def _ordered(operations: pl.DataFrame, edges: pl.DataFrame) -> StepGraph:
+def _sort_operations(operations: pl.DataFrame, edges: pl.DataFrame) -> StepGraph:
     """Sort operations by time, which is a topological order, and bring edges to the form that `finish` reads."""
     order = np.argsort(operations["time_ns"].to_numpy(), kind="stable")
     place = np.empty(order.size, np.int64)

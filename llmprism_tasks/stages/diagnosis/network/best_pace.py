@@ -47,16 +47,16 @@ def verdicts(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     `of_class` (the same number for peers). Paths that are neither slow nor quick, as those without peers and past, are
     absent.
     """
-    measured = _measured(evidence, settings)
+    measured = _measure_best_paces(evidence, settings)
     if measured.is_empty():
-        return _judged(
+        return _judge_paces(
             measured.with_columns(*(pl.lit(None, pl.Float64).alias(name) for name in COMPARISON_COLUMNS)), settings
         )
     of_class = measured.pipe(_with_classes, evidence).with_columns(pace=pl.col("now").log())
     others = pl.len().over("class") >= LEAST_PEERS
     typical = pl.col("pace").median().over("class")
     since = pl.col("pace") - pl.col("past").log()
-    return _judged(
+    return _judge_paces(
         of_class.with_columns(
             by_peers=pl.when(others).then(pl.col("pace") - typical),
             peers_sigma=sigma(pl.col("pace")).over("class"),
@@ -75,7 +75,7 @@ def became_slow(settings: DiagnosisSettings) -> pl.Expr:
 COMPARISON_COLUMNS = ("by_peers", "peers_sigma", "by_past", "past_sigma", "class")
 
 
-def _judged(compared: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+def _judge_paces(compared: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Decide; `by_peers` and `by_past` are logarithms of ratios, with the deviations that they usually have."""
     least = pl.lit(settings.latent_rate).log()
     far = [
@@ -105,10 +105,10 @@ def _judged(compared: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     )
 
 
-def _measured(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+def _measure_best_paces(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return the best pace of each place: `HOP_ON_PATH`, `switch_path`, `now`, `past` (NULL if not seen), ns per byte,
     and `size` (bytes in a step). Places that are seen in too few steps now are absent."""
-    steps = _steps(evidence.history, settings)
+    steps = _steps_to_look_at(evidence.history, settings)
     pace = (pl.col("flow_end_ns") - pl.col("flow_start_ns")) / pl.col("bytes")
     large = placed(evidence, steps, least_bytes=settings.own_bytes)
     records = large.filter(pl.col("flow_end_ns") > pl.col("flow_start_ns"))
@@ -131,7 +131,7 @@ def _measured(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     )
 
 
-def _steps(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+def _steps_to_look_at(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return the steps to look at, in the form that `path_pace.placed` takes.
 
     `slow` marks those that show the pace now: the window's, and where these are too few, some before them.
@@ -159,11 +159,11 @@ def _with_classes(places: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
     role = ["job_id", "kind", *(f"{end}_stage" for end in ends), "switches"]
     numbered = places.with_columns(*load, switches=length).with_columns(pl.struct(role).rank("dense").alias("class"))
     for name in ("size", *(f"{end}_load" for end in ends)):
-        numbered = _split(numbered, name)
+        numbered = _split_classes(numbered, name)
     return numbered
 
 
-def _split(places: pl.DataFrame, name: str) -> pl.DataFrame:
+def _split_classes(places: pl.DataFrame, name: str) -> pl.DataFrame:
     """Split each class where successive values differ by more than values that are alike."""
     ordered = places.sort("class", name)
     new = (pl.col("class") != pl.col("class").shift()) | (pl.col(name) > ALIKE_RATIO * pl.col(name).shift())

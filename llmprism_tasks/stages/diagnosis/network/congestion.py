@@ -32,17 +32,17 @@ def colliding_job(
         .select(*BURST, slow=pace >= settings.slow_rate * pl.col("usual"))
         .sort("flow_end_ns", "flow_start_ns")
     )
-    others = across(evidence, culprit, slow["job_id"][0])
+    others = flows_across_link(evidence, culprit, slow["job_id"][0])
     met = []
     for (job_id,), bursts in others.group_by("job_id", maintain_order=True):
-        meets = _meets(ours, bursts)
-        when_slow, when_quick = (_share(meets.filter(which)) for which in (ours["slow"], ~ours["slow"]))
+        meets = _is_overlapping(ours, bursts)
+        when_slow, when_quick = (_overlap_share(meets.filter(which)) for which in (ours["slow"], ~ours["slow"]))
         if when_slow >= settings.persistence and when_quick <= 1 - settings.persistence:
             met.append((when_slow - when_quick, str(job_id)))
     return max(met)[1] if met else None
 
 
-def across(evidence: Evidence, culprit: Row, job_id: str) -> pl.DataFrame:
+def flows_across_link(evidence: Evidence, culprit: Row, job_id: str) -> pl.DataFrame:
     """Return the flows of other jobs that cross a link, or one direction of it, sorted by job."""
     one_way = culprit["device_type"] == "one_way"
     first, second = culprit["device"].split(" to " if one_way else " - ")
@@ -53,11 +53,11 @@ def across(evidence: Evidence, culprit: Row, job_id: str) -> pl.DataFrame:
     return others.filter(crossing).sort("job_id")
 
 
-def _share(met: pl.Series) -> float:
+def _overlap_share(met: pl.Series) -> float:
     return 0.0 if met.is_empty() else float(met.mean())  # type: ignore[arg-type]
 
 
-def _meets(ours: pl.DataFrame, bursts: pl.DataFrame) -> pl.Series:
+def _is_overlapping(ours: pl.DataFrame, bursts: pl.DataFrame) -> pl.Series:
     """Return for each of our records, sorted by end, whether it overlaps with a burst of the other job."""
     theirs = (
         bursts.select(begin_ns="flow_start_ns", until_ns="flow_end_ns")

@@ -36,7 +36,7 @@ def rows(hops: pl.DataFrame, verdicts: pl.DataFrame, losses: Losses, settings: D
     for (job_id,), mine in groups.group_by("job_id", maintain_order=True):
         slow, others = (mine.filter(which)["unit"].to_list() for which in (pl.col("slow"), ~pl.col("slow")))
         alone = len(slow) == 1 and bool(others)
-        if not slow or not (alone or _all_slower(verdicts.filter(pl.col("job_id") == job_id), settings)):
+        if not slow or not (alone or _has_slower_rings(verdicts.filter(pl.col("job_id") == job_id), settings)):
             continue
         inside = (pl.col("job_id") == job_id) & pl.col("slow")
         slow_hops = of_rings.filter(inside)
@@ -48,14 +48,14 @@ def rows(hops: pl.DataFrame, verdicts: pl.DataFrame, losses: Losses, settings: D
         how = f"and {len(others)} of {mine.height} groups are not slower"
         if alone:
             subject = {"kind": "cross_group", "subject_type": "dp_group", "subject": slow[0], "peers": others}
-            subject |= _suspects(slow_hops)
+            subject |= _ring_suspects(slow_hops)
         else:
             subject = {"kind": "slow_network", "subject_type": "job", "subject": job_id}
             how += "; flows do not tell which device the others share"
         yield row | subject | {"how": how}
 
 
-def _suspects(slow: pl.DataFrame) -> Row:
+def _ring_suspects(slow: pl.DataFrame) -> Row:
     """Return the NICs at the ends of the slow hops of a ring as `candidates`, each as likely; none if there are many.
 
     Parameters
@@ -67,7 +67,7 @@ def _suspects(slow: pl.DataFrame) -> Row:
     return {"candidates": list(odds) or None, "odds": list(odds.values()) or None}
 
 
-def _all_slower(verdicts: pl.DataFrame, settings: DiagnosisSettings) -> bool:
+def _has_slower_rings(verdicts: pl.DataFrame, settings: DiagnosisSettings) -> bool:
     """Return whether most pairs of a job's rings take longer per byte at best than before."""
     slower = verdicts.filter(pl.col("kind") == "dp")["by_past"].median()
     return slower is not None and float(slower) >= math.log(settings.slow_rate)  # type: ignore[arg-type]

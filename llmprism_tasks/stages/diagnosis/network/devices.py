@@ -25,7 +25,7 @@ from llmprism_tasks.stages.diagnosis.network.localisation import (
 from llmprism_tasks.stages.diagnosis.network.losses import Losses
 from llmprism_tasks.stages.diagnosis.network.path_pace import HOP_ON_PATH, compared, extra, paces, placed, timed
 from llmprism_tasks.stages.diagnosis.ranking import KINDS_OF_EFFECT
-from llmprism_tasks.stages.diagnosis.step_times.slow_steps import in_trouble
+from llmprism_tasks.stages.diagnosis.step_times.slow_steps import mark_slow_steps
 from llmprism_tasks.stages.traffic import nic_pairs
 
 Row = dict[str, Any]
@@ -64,7 +64,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     hops = evidence.once(hops_in_trouble, settings)
     if not hops["slow"].any():
         return pl.DataFrame(schema=FINDING_SCHEMA)
-    steps = in_trouble(evidence.history, settings)
+    steps = mark_slow_steps(evidence.history, settings)
     every = placed(evidence, steps)
     records = timed(every, settings)
     by_step = paces(every, settings)
@@ -93,7 +93,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
                 else:
                     rows.append(row | _alternatives(culprit) | fault)
             elif (culprit["transfers"] > 1 or culprit["own"]) and len(culprit["candidates"]) <= MOST_NAMED:
-                rows.append(row | _alternatives(culprit) | _one_of(culprit))
+                rows.append(row | _alternatives(culprit) | _undecided_fault(culprit))
     unexplained = hops.filter(~pl.col("job_id").is_in([*passing, *(row["job_id"] for row in rows)]))
     rows.extend(cross_group.rows(unexplained, evidence.once(best_pace.verdicts, settings), losses, settings))
     return pl.DataFrame([_with_explanation(row) for row in rows], schema=FINDING_SCHEMA)
@@ -104,7 +104,7 @@ def hops_in_trouble(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataF
 
     If none of them is `slow`, no device can be at fault, for these jobs or for others.
     """
-    steps = in_trouble(evidence.history, settings)
+    steps = mark_slow_steps(evidence.history, settings)
     if steps.is_empty():
         return pl.DataFrame(schema={"slow": pl.Boolean})
     return compared(paces(placed(evidence, steps), settings), settings)
@@ -142,14 +142,16 @@ def _is_shared(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, se
     times = steps.group_by("late").agg(beside=length.sum(), own=pl.len() * pl.lit(late_ns))
     for name, moved in (("beside", beside), ("own", own)):
         rate = pl.col("bytes") / pl.col(name) * pl.when("late").then(1).otherwise(-1)
-        rates = _moved(moved, steps).join(times, on="late").group_by("addr").agg(rate.sum().alias(f"{name}_more"))
+        rates = (
+            _bytes_by_nic(moved, steps).join(times, on="late").group_by("addr").agg(rate.sum().alias(f"{name}_more"))
+        )
         ends = ends.join(rates, on="addr", how="left")
     more = pl.sum_horizontal("beside_more", "own_more")  # of what is NULL, nothing
     shared = ends.filter(more * pl.col("usual") >= TAKEN_BY_OTHERS * (1 - 1 / pl.col("ratio")))["addr"].implode()
     return bool(slow.select(pl.any_horizontal(pl.col(nic_pairs.PAIR).is_in(shared)).mean() >= MAJORITY).item())
 
 
-def _moved(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def _bytes_by_nic(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """Return the bytes that each NIC moved in late steps, and in others: `addr`, `late`, `bytes`.
 
     Parameters
@@ -187,7 +189,7 @@ def _alternatives(culprit: Row) -> Row:
     return {name: culprit[name] if several else None for name in ("candidates", "odds")}
 
 
-def _one_of(culprit: Row) -> Row:
+def _undecided_fault(culprit: Row) -> Row:
     """Return a fault of the network that is one of several devices'."""
     listed = ", ".join(
         f"{name} ({odds:.0%})" for name, odds in zip(culprit["candidates"], culprit["odds"], strict=True)

@@ -46,48 +46,52 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         # What became slow and what always was are different faults; some roles are always slower than others.
         for slow_hops in (became_slow(settings), ~became_slow(settings)):
             known = hops.filter(~pl.col("slow") | slow_hops)
-            rows.extend(row | span for row in _named(str(job_id), known, evidence, settings))
+            rows.extend(row | span for row in _latent_rows(str(job_id), known, evidence, settings))
     return pl.DataFrame([{name: row.get(name) for name in FINDING_SCHEMA} for row in rows], schema=FINDING_SCHEMA)
 
 
-def _named(job_id: str, hops: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> Iterator[Row]:
+def _latent_rows(job_id: str, hops: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> Iterator[Row]:
     for culprit in suspect(hops, settings).culprits.iter_rows(named=True):
         of_nic = culprit["device_type"] == "addr"
         slow = hops[culprit["hops"]]
         if certainty(culprit) < LATENT_PROBABILITY or culprit["device_type"] in ONE_DIRECTION:
             continue
-        if _slow_nic(hops, culprit["device"], evidence, settings) if of_nic else _slowed(slow, culprit, settings):
+        if (
+            _is_slow_nic(hops, culprit["device"], evidence, settings)
+            if of_nic
+            else _has_slowed_down(slow, culprit, settings)
+        ):
             yield _row(job_id, culprit, slow) | {"peers": _peers(hops, slow) if of_nic else None}
 
 
-def _slow_nic(hops: pl.DataFrame, addr: str, evidence: Evidence, settings: DiagnosisSettings) -> bool:
-    mine = hops.filter(_touch(addr))
-    return _agree(mine, addr, settings) and not _shared(mine, addr, evidence)
+def _is_slow_nic(hops: pl.DataFrame, addr: str, evidence: Evidence, settings: DiagnosisSettings) -> bool:
+    mine = hops.filter(_has_end_at(addr))
+    return _is_slow_both_ways(mine, addr, settings) and not _is_shared(mine, addr, evidence)
 
 
-def _slowed(slow: pl.DataFrame, culprit: Row, settings: DiagnosisSettings) -> bool:
+def _has_slowed_down(slow: pl.DataFrame, culprit: Row, settings: DiagnosisSettings) -> bool:
     """Return whether several transfers through a link or switch became slower: some always share a link with others."""
     since = slow["by_past"].median()
     return culprit["transfers"] > 1 and since is not None and float(since) >= math.log(settings.latent_rate)  # type: ignore[arg-type]
 
 
-def _touch(addr: str) -> pl.Expr:
+def _has_end_at(addr: str) -> pl.Expr:
     return (pl.col("src_addr") == addr) | (pl.col("dst_addr") == addr)
 
 
-def _agree(mine: pl.DataFrame, addr: str, settings: DiagnosisSettings) -> bool:
+def _is_slow_both_ways(mine: pl.DataFrame, addr: str, settings: DiagnosisSettings) -> bool:
     """Return whether most pairs of a NIC are slow, of those that it sends to and of those that it receives from."""
     pairs = mine.group_by("src_addr", "dst_addr").agg(pl.col("slow").any())
     ways = pairs.group_by(sends=pl.col("src_addr") == addr).agg(pl.col("slow").mean())
     return ways.height == len(("sends", "receives")) and bool((ways["slow"] >= settings.persistence).all())
 
 
-def _shared(mine: pl.DataFrame, addr: str, evidence: Evidence) -> bool:
+def _is_shared(mine: pl.DataFrame, addr: str, evidence: Evidence) -> bool:
     """Return whether others move so much through a NIC that it may be slow because of them."""
     job_id = mine["job_id"][0]
     now = pl.col("flow_start_ns") >= evidence.window.start_ns
     others = evidence.beside.filter(now, pl.col("job_id") == job_id, pl.col("addr") == addr)["bytes"].sum()
-    own = evidence.flows.filter(now, pl.col("job_id") == job_id, _touch(addr))["bytes"].sum()
+    own = evidence.flows.filter(now, pl.col("job_id") == job_id, _has_end_at(addr))["bytes"].sum()
     return float(others) >= SHARED_NIC_RATIO * float(own)
 
 

@@ -155,7 +155,7 @@ def _most_suspect(crossings: pl.DataFrame, settings: DiagnosisSettings) -> dict[
 
     A single hop of a ring that is slow alike says nothing of its devices, for the slow hop of the ring was not seen.
     """
-    judged = _judged(crossings, settings.slow_rate).filter(
+    judged = _count_accusations(crossings, settings.slow_rate).filter(
         pl.col("accused") >= settings.persistence * (pl.col("accused") + pl.col("cleared")),
         (pl.col("slow_hops") > 1) | (pl.col("own_hops") > 0),
         pl.col("units") >= MAJORITY * pl.col("all_units"),
@@ -181,14 +181,14 @@ def _posterior(suspects: pl.DataFrame, best: dict[str, Any]) -> dict[str, float]
 
     Parameters
     ----------
-    suspects : as `_judged` returns, with `prior` (its logarithm)
+    suspects : as `_count_accusations` returns, with `prior` (its logarithm)
     best : the one whose slow transfers are to be explained
     """
     prior = suspects["prior"].to_numpy()
     # Entry (i, j) is the hypothesis that just i and j are faulty, or i alone if they are the same.
     weight = prior[:, None] + prior[None, :] - np.diag(prior)
-    weight += SLOW_LOG_ODDS * _either(_crossed(suspects["accusing"], best["accusing"]))
-    weight -= QUICK_LOG_ODDS * _either(_crossed(suspects["clearing"]))
+    weight += SLOW_LOG_ODDS * _union_counts(_crossing_matrix(suspects["accusing"], best["accusing"]))
+    weight -= QUICK_LOG_ODDS * _union_counts(_crossing_matrix(suspects["clearing"]))
     hints = suspects.select("hints").with_row_index("device").explode("hints").drop_nulls().unnest("hints")
     hints = hints.filter(pl.col("transfer").is_in(best["accusing"])).sort("hop")
     if hints.height:
@@ -197,7 +197,7 @@ def _posterior(suspects: pl.DataFrame, best: dict[str, Any]) -> dict[str, float]
             of_device, on="device", how="left", maintain_order="left"
         )
         says = hints.unique("hop", maintain_order=True)["hint"].to_numpy()
-        weight += _either(_crossed(hops["hop"], hints["hop"].unique().to_list()), says)
+        weight += _union_counts(_crossing_matrix(hops["hop"], hints["hop"].unique().to_list()), says)
     share = np.exp(weight - weight.max())
     by_device = share.sum(axis=1)
     found = (
@@ -217,7 +217,7 @@ def _posterior(suspects: pl.DataFrame, best: dict[str, Any]) -> dict[str, float]
     )
 
 
-def _crossed(numbers: pl.Series, of: list[int] | None = None) -> Floats:
+def _crossing_matrix(numbers: pl.Series, of: list[int] | None = None) -> Floats:
     """Return which transfer crosses which device, shape (devices, transfers); of the transfers `of`, or of all."""
     rows = pl.DataFrame({"number": numbers}).with_row_index("device").explode("number").drop_nulls()
     names = rows["number"].unique().sort() if of is None else pl.Series(sorted(of), dtype=rows["number"].dtype)
@@ -227,7 +227,7 @@ def _crossed(numbers: pl.Series, of: list[int] | None = None) -> Floats:
     return found
 
 
-def _either(crossed: Floats, counts: Floats | float = 1.0) -> Floats:
+def _union_counts(crossed: Floats, counts: Floats | float = 1.0) -> Floats:
     """Return how many transfers cross one or the other of two devices, shape (devices, devices).
 
     Parameters
@@ -240,7 +240,7 @@ def _either(crossed: Floats, counts: Floats | float = 1.0) -> Floats:
     return either
 
 
-def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
+def _count_accusations(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
     """Count the hops that accuse and that clear each device.
 
     A hop at its usual pace clears its devices, unless that pace is no better than the pace of slow hops of its kind:

@@ -35,7 +35,7 @@ class Losses:
     suspicion: Suspicion
 
     def row(self, job_id: str, slow: pl.DataFrame, settings: DiagnosisSettings) -> Row | None:
-        """Return what a job loses to some slow hops: columns of `ROW`, and figures for the explanation.
+        """Return what a job loses to some slow hops: columns of a finding, and figures for the explanation.
 
         None if the hops are slow in at most half of the window's slow steps (a fault before the window is no news), or
         only in one step long after the others.
@@ -47,7 +47,7 @@ class Losses:
         course = self.course(job_id, slow, settings)
         late = course.filter("slow", "current")
         felt = late.filter("felt")
-        if 2 * felt.height <= late.height or (felt.height == 1 and _alone(course["felt"], settings)):
+        if 2 * felt.height <= late.height or (felt.height == 1 and _is_lone_step(course["felt"], settings)):
             return None
         length = course.select(length=(pl.col("end_ns") - pl.col("start_ns")).filter("slow")).to_series()
         quick_ns = float(course["quick_ns"][0])
@@ -117,7 +117,7 @@ class Losses:
         return begins if begins > 1 else 0
 
 
-def _alone(felt: pl.Series, settings: DiagnosisSettings) -> bool:
+def _is_lone_step(felt: pl.Series, settings: DiagnosisSettings) -> bool:
     """Return whether the last slow step stands alone since healthy ones, with too few slow stretches before it."""
     felt = felt[: int(felt.arg_true()[-1]) + 1]
     begins = felt & ~felt.shift(fill_value=False)

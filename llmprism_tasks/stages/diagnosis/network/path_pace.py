@@ -60,7 +60,7 @@ def placed(evidence: Evidence, steps: pl.DataFrame, *, least_bytes: int = 0) -> 
     flows = nic_pairs.in_order(wanted)
     pairs, offsets = nic_pairs.pairs_of(flows, ["job_id", "kind", *nic_pairs.PAIR]), nic_pairs.starts_of_pairs(flows)
     pair = np.repeat(np.arange(pairs.height), np.diff(offsets))
-    step = _steps_of(flows["flow_end_ns"].to_numpy(), offsets, pairs.select("job_id"), steps)
+    step = _step_rows(flows["flow_end_ns"].to_numpy(), offsets, pairs.select("job_id"), steps)
     inside = step >= 0
     of_step = steps.select("slow", step_ns="end_ns")[step[inside]]
     unit = _units(pairs, evidence.groups).gather(pair[inside])
@@ -72,7 +72,7 @@ def placed(evidence: Evidence, steps: pl.DataFrame, *, least_bytes: int = 0) -> 
     )
 
 
-def _steps_of(ends: Integers, offsets: Integers, jobs: pl.DataFrame, steps: pl.DataFrame) -> Integers:
+def _step_rows(ends: Integers, offsets: Integers, jobs: pl.DataFrame, steps: pl.DataFrame) -> Integers:
     """Return the row of `steps` in which each record ends; -1 if it ends in none.
 
     Parameters
@@ -184,11 +184,12 @@ def paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     rings whose records do not show how slow they are, `wait_ns` (as `waits` returns). A record that is sent before all
     members of the ring have arrived waits for no other member.
     """
-    shown = _paces(timed(records, settings), settings)
+    shown = _record_paces(timed(records, settings), settings)
     lasted = transfers(records).filter(pl.col("bytes") >= settings.least_bytes)
     whole = lasted.with_columns(pace=pl.col("lasted_ns") / pl.col("bytes")).drop("lasted_ns", "bytes", "pair")
     ratios = (
-        _ratios(some, settings).rename({"ratio": name}) for name, some in (("of_records", shown), ("of_whole", whole))
+        _slowdown_ratios(some, settings).rename({"ratio": name})
+        for name, some in (("of_records", shown), ("of_whole", whole))
     )
     # Pauses vary more than paces, so it takes as much as a device that costs no time.
     far = pl.col("of_whole").log() >= math.log(settings.latent_rate)
@@ -203,23 +204,23 @@ def paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     return every.join(waiting, on=[*HOP, "step_ns"], how="left", maintain_order="left")
 
 
-def _ratios(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+def _slowdown_ratios(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return by which ratio each place is slower in slow steps: `RING`, `place`, `ratio`; of places seen often enough.
 
     A sender that may send only now and then cuts its own transfers: of what is long enough to measure, few are left.
     """
     now, usual = (pl.col("pace").filter(which).median() for which in (pl.col("slow"), ~pl.col("slow")))
-    figures = by_step.group_by(*RING, "place").agg(ratio=now / usual, enough=_seen(settings))
+    figures = by_step.group_by(*RING, "place").agg(ratio=now / usual, enough=_is_seen_often(settings))
     return figures.filter("enough").drop("enough")
 
 
-def _seen(settings: DiagnosisSettings) -> pl.Expr:
+def _is_seen_often(settings: DiagnosisSettings) -> pl.Expr:
     """Return whether a place is seen in enough slow steps and in enough healthy ones."""
     times = (which.sum() for which in (pl.col("slow"), ~pl.col("slow")))
     return pl.all_horizontal([number >= settings.least_steps for number in times])
 
 
-def _paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+def _record_paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     duration, large = pl.col("flow_end_ns") - pl.col("flow_start_ns"), pl.col("bytes") >= settings.own_bytes
     first = pl.col(*HOP_ON_PATH, "switch_path", "slow").first()
     pace = duration.sum() / pl.col("bytes").sum()
@@ -281,7 +282,7 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
             pushes=pl.col("own_ratio").filter("pushed").count(),
             pushed=pl.col("own_ratio").filter("pushed").median(),
             wait_ns=pl.col("wait_ns").filter("slow").median() - pl.col("wait_ns").filter(~pl.col("slow")).median(),
-            enough=_seen(settings),
+            enough=_is_seen_often(settings),
         )
         .filter("enough")
         .with_columns(ratio=ratio)

@@ -66,10 +66,10 @@ def own_work(
     gaps = compute_gap_work(seen, others, early=early, sent_only=sent_only)
     passes = first_forward_work(seen, entering)
     if hosts is not None:
-        passes = _begun_together(passes, hosts)
+        passes = _align_peer_begins(passes, hosts)
     work = pl.concat([passes, _without_expert_load(gaps, seen)], how="diagonal")
     members = pl.when(pl.col("component").is_not_null()).then(pl.len().over(PEER_COLUMNS)).otherwise(1)
-    grouped = work.join(_peers(seen.pairs, groups), on=NIC, how="left").with_columns(members=members)
+    grouped = work.join(_split_peer_groups(seen.pairs, groups), on=NIC, how="left").with_columns(members=members)
     grouped = grouped.with_columns(relieved=pl.coalesce("relieved", "own_ns"))
     excess, longer = (pl.col(name) / usual(name) - 1 for name in ("pace", "relieved"))
     # A burst in the middle of a peer's gap makes its pace smaller, though it computes for as long. Others outvote it.
@@ -78,7 +78,7 @@ def own_work(
     return grouped.with_columns(excess=shown).drop("relieved").sort(STEP)
 
 
-def _begun_together(passes: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
+def _align_peer_begins(passes: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
     """Let tensor-parallel ranks begin a pass together: they exchange data inside their host in every layer.
 
     The input of one of them may come late, over a slow path, and the others wait for it. Ranks whose outputs leave at
@@ -130,7 +130,7 @@ def usual(column: str) -> pl.Expr:
     )
 
 
-def _peers(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
+def _split_peer_groups(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
     """Split data-parallel groups by the members that exchange context blocks or tokens, and so wait for each other.
 
     A group is not split if fewer than `LEAST_VOTERS` members would remain: rings with hops inside a host seem to fall

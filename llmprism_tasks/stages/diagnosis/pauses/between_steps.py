@@ -42,13 +42,13 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     for silence in (*evidence.rests, *evidence.silences):
         told = not (silence.alone and _may_have_ended(silence))
         if silence.is_news and told and silence.gap.job_id not in known:
-            pauses = _went_on(silence) or _is_saving(silence)
-            row = _paused(silence, evidence, settings) if pauses else _ended(silence, settings)
+            pauses = _has_gone_on(silence) or _is_saving(silence)
+            row = _pause_row(silence, evidence, settings) if pauses else _ended_row(silence, settings)
             rows += [] if row is None else [row]
     return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
 
-def _went_on(silence: Silence) -> bool:
+def _has_gone_on(silence: Silence) -> bool:
     return silence.over and not silence.restarted
 
 
@@ -78,7 +78,7 @@ def readings(silence: Silence, settings: DiagnosisSettings) -> dict[str, float]:
     return shares({name: weight for name, weight in weights.items() if weight})
 
 
-def _paused(silence: Silence, evidence: Evidence, settings: DiagnosisSettings) -> Row | None:
+def _pause_row(silence: Silence, evidence: Evidence, settings: DiagnosisSettings) -> Row | None:
     """Return the row of a job that went on, or still saves; None if its steps take as long now and then, or if saving
     costs it less than the settings allow."""
     gap, where = silence.gap, silence.where
@@ -94,33 +94,34 @@ def _paused(silence: Silence, evidence: Evidence, settings: DiagnosisSettings) -
     lasted = f"was silent for {silent_ns / 1e9:.1f} s until it went on"
     if not silence.over:
         lasted = f"had been silent for {silent_ns / 1e9:.1f} s when the window ended, and was still writing"
-    return _common(silence) | {
+    return _common_columns(silence) | {
         "kind": "checkpoint_stall" if saves else "cross_step",
         "severity": lost_ns / evidence.window.length_ns,
-        "explanation": f"{_stood(silence)}, and {lasted}.",
+        "explanation": f"{_silence_sentence(silence)}, and {lasted}.",
         "confidence": 1.0 if saves else None,
         "steps": 1,
         "lost_s": lost_ns / 1e9,
     }
 
 
-def _ended(silence: Silence, settings: DiagnosisSettings) -> Row:
+def _ended_row(silence: Silence, settings: DiagnosisSettings) -> Row:
     """Return the row of a job that is silent, or began anew."""
     may_be = readings(silence, settings)
     silent_s = (silence.until_ns - silence.gap.since_ns) / 1e9
     lasted = f"for {silent_s:.0f} s until it began anew" if silence.over else f"for at least {silent_s:.0f} s"
     unseen = "No other flow was seen since. " * silence.alone
-    return _common(silence) | {
+    said = f"{_silence_sentence(silence)}, and was silent {lasted}. {unseen}{', '.join(_reading_words(may_be))}."
+    return _common_columns(silence) | {
         "kind": "ended",
         "severity": 0.0,
-        "explanation": f"{_stood(silence)}, and was silent {lasted}. {unseen}{', '.join(_said(may_be))}.",
+        "explanation": said,
         "confidence": may_be.get("ended", 0.0),
         "candidates": list(may_be),
         "odds": list(may_be.values()),
     }
 
 
-def _common(silence: Silence) -> Row:
+def _common_columns(silence: Silence) -> Row:
     gap = silence.gap
     return {
         "job_id": gap.job_id,
@@ -132,7 +133,7 @@ def _common(silence: Silence) -> Row:
     }
 
 
-def _stood(silence: Silence) -> str:
+def _silence_sentence(silence: Silence) -> str:
     where = silence.where
     wrote = f", after its members began to write {silence.saved / 1e6:,.0f} MB to storage"
     stood = "in" if where.midway else "after the end of"
@@ -140,7 +141,7 @@ def _stood(silence: Silence) -> str:
     return f"The job fell silent {stood} a step of {where.period_ns / 1e9:.1f} s{written}"
 
 
-def _said(may_be: Mapping[str, float]) -> Iterator[str]:
+def _reading_words(may_be: Mapping[str, float]) -> Iterator[str]:
     words = {
         "ended": "it ended in order",
         "hung": "it hangs or hung",

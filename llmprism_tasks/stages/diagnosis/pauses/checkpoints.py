@@ -48,24 +48,24 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """
     hung = {silence.gap.job_id for silence in evidence.silences}
     rows = []
-    steps = _lengthened(evidence.history, settings)
+    steps = _mark_longer_steps(evidence.history, settings)
     several = pl.col("longer").sum().over("job_id") >= LEAST_STALLS
     for (job_id,), theirs in steps.filter(several).group_by("job_id", maintain_order=True):
-        row = None if job_id in hung else _stalls(str(job_id), theirs, evidence, settings)
+        row = None if job_id in hung else _stall_row(str(job_id), theirs, evidence, settings)
         if row is not None:
             rows.append(row)
     return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
 
-def _stalls(
+def _stall_row(
     job_id: str, steps: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings
 ) -> dict[str, object] | None:
     if not steps.filter("longer")["current"].any():
         return None
-    pauses = _pauses(job_id, steps, evidence).filter("longer", "pauses")
+    pauses = _with_pauses(job_id, steps, evidence).filter("longer", "pauses")
     if pauses.is_empty():
         return None
-    written = _written(job_id, pauses, steps, evidence)
+    written = _pauses_with_writes(job_id, pauses, steps, evidence)
     if written is not None:  # what else the job pauses for, as for a longer sample, is no checkpoint
         pauses = pauses.join(written, on="index", how="semi", maintain_order="left")
     now = pauses.filter("current")
@@ -78,7 +78,7 @@ def _stalls(
         return None
     if written is None:
         habit = pauses["index"][0] < MISSED_PAUSES * every and pause_s * 1e9 < LONGEST_EVALUATIONS * every * usual_ns
-        if habit or not _periodic(steps, pauses) or every * usual_ns < settings.least_lasting_s * 1e9:
+        if habit or not _is_periodic(steps, pauses) or every * usual_ns < settings.least_lasting_s * 1e9:
             return None
     loss = float(steps.filter("current")["excess_ns"].clip(lower_bound=0).sum())
     often = "once" if now.height == 1 else f"{now.height} times"
@@ -102,7 +102,7 @@ def _stalls(
     }
 
 
-def _lengthened(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+def _mark_longer_steps(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Add `usual_ns`, `noise_ns`, `excess_ns`, and `longer`: whether the step exceeds the job's noise by far."""
     length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
     steps = history.with_columns(
@@ -116,7 +116,7 @@ def _lengthened(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFr
     return steps.with_columns(noise_ns=noise).with_columns(longer=pl.col("excess_ns") > margin)
 
 
-def _pauses(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+def _with_pauses(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
     """Add to each step its longest silence, `pause_ns` to `back_ns`, and whether that is a pause (`pauses`).
 
     A silence is a pause if it begins right after the step before, and makes up most of the step's excess.
@@ -145,7 +145,9 @@ def _pauses(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> pl.DataFram
     return joined.with_columns(pauses=(soon & is_pause).fill_null(value=False))
 
 
-def _written(job_id: str, pauses: pl.DataFrame, steps: pl.DataFrame, evidence: Evidence) -> pl.DataFrame | None:
+def _pauses_with_writes(
+    job_id: str, pauses: pl.DataFrame, steps: pl.DataFrame, evidence: Evidence
+) -> pl.DataFrame | None:
     """Return the pauses in which members write to storage: `index`, `bytes`; None if they are too few for a habit, or
     most of what is written falls outside pauses."""
     since, until = pauses["pause_ns"].min(), steps["end_ns"].max()
@@ -164,7 +166,7 @@ def _written(job_id: str, pauses: pl.DataFrame, steps: pl.DataFrame, evidence: E
     return each if each.height >= LEAST_STALLS and most else None
 
 
-def _periodic(steps: pl.DataFrame, pauses: pl.DataFrame) -> bool:
+def _is_periodic(steps: pl.DataFrame, pauses: pl.DataFrame) -> bool:
     """Return whether the pauses come after equal numbers of steps.
 
     Two pauses are enough if they are equally long: saving the same state takes as long each time.

@@ -42,14 +42,14 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         went_on = silence.over and not silence.restarted
         may_have_ended = silence.where.even or silence.alone
         first = find_first_stopped(silence.where, at, together=not went_on or may_have_ended)
-        quiet = (_replaced(silence, at) if silence.restarted else None) or first
+        quiet = (_replaced_nics(silence, at) if silence.restarted else None) or first
         if went_on or quiet is not None or not may_have_ended:
             hangs = not silence.restarted and (silence.over or first is not None)
             rows.append(_row(silence, quiet, at | dict(silence.replaced), hangs=hangs))
     return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
 
-def _replaced(silence: Silence, hosts: dict[str, str]) -> FirstStopped | None:
+def _replaced_nics(silence: Silence, hosts: dict[str, str]) -> FirstStopped | None:
     """Return the NICs that were replaced, if all are of one host: an operator replaced them for a reason."""
     places = set(silence.replaced.values())
     if len(places) != 1:

@@ -65,14 +65,14 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     )
     rows = []
     for (job_id,), mine in steps.group_by("job_id", maintain_order=True):
-        judged = _judged(mine, settings)
+        judged = _mark_stalled_steps(mine, settings)
         row = None if judged is None else _row(str(job_id), judged, settings)
-        if judged is not None and row is not None and not _hold_more(str(job_id), judged, evidence):
+        if judged is not None and row is not None and not _has_more_work(str(job_id), judged, evidence):
             rows.append(row)
     return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
 
-def _judged(steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame | None:
+def _mark_stalled_steps(steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame | None:
     """Return a job's steps with `longer` (ns), `late_ns`, and whether they are `long` and `still`; None if none are."""
     usual_ns, silent_ns = (steps[name].quantile(HEALTHY_STEP_QUANTILE) for name in ("length_ns", "silent_ns"))
     longer = pl.col("length_ns") - pl.lit(usual_ns)
@@ -83,7 +83,7 @@ def _judged(steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame | 
     steps = steps.with_columns(
         longer=longer,
         late_ns=pl.max_horizontal(silent, longest).clip(lower_bound=0),
-        stretched=_stretched(),
+        stretched=_is_stretched(),
         long=longer > settings.least_stall * pl.lit(usual_ns),
     ).with_columns(still=pl.col("long") & (pl.col("late_ns") >= MAJORITY * pl.col("longer")) & ~pl.col("stretched"))
     long, still = steps.filter("long"), steps.filter("still")
@@ -93,10 +93,10 @@ def _judged(steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame | 
     varies_ns = others.select(relative_sigma(pl.col("silent_ns"))).item() * pl.lit(silent_ns)
     if not still.select((pl.col("late_ns") >= OUTLYING_SIGMAS * varies_ns).all()).item():
         return None
-    return steps if stalls.apart(still, others) and _now_and_then(still) else None
+    return steps if stalls.apart(still, others) and _is_occasional(still) else None
 
 
-def _hold_more(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> bool:
+def _has_more_work(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> bool:
     """Return whether the stalled steps hold more work than others."""
     ratio = (pl.col("longer") / (pl.col("length_ns") - pl.col("longer"))).filter("still").median()
     return are_heavier(job_id, steps.with_columns(slow="still"), float(steps.select(ratio).item()), evidence)
@@ -119,7 +119,7 @@ def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[
     return stalls.finding_row(job_id, now, said, loss, still.height / long.height, settings.least_effect)
 
 
-def _stretched() -> pl.Expr:
+def _is_stretched() -> pl.Expr:
     """Return whether a step's longest gap and its other gaps grew by about the same ratio.
 
     A longer sample lengthens all of them, a stall only one.
@@ -133,7 +133,7 @@ def _stretched() -> pl.Expr:
     return seen & (least >= STRETCHED_RATIO * most)
 
 
-def _now_and_then(still: pl.DataFrame) -> bool:
+def _is_occasional(still: pl.DataFrame) -> bool:
     """Return whether the stalled steps come now and then.
 
     They do not if most follow each other (one member has become slow), if they come at about the same distance
@@ -143,11 +143,11 @@ def _now_and_then(still: pl.DataFrame) -> bool:
     least, most = (int(value) for value in (distances.min(), distances.max()))  # type: ignore[arg-type]
     longest = int(distances.rle().struct.unnest().filter(pl.col("value") == 1)["len"].max() or 0) + 1  # type: ignore[arg-type]
     fixed = (least >= REGULAR_FROM and most - least <= 1) or least == most == EACH_SECOND
-    pattern = least < most and _in_a_pattern(still["step_index"].to_numpy())
+    pattern = least < most and _has_pattern(still["step_index"].to_numpy())
     return longest <= MAJORITY * still.height + 1 and not fixed and not pattern
 
 
-def _in_a_pattern(steps: npt.NDArray[np.int64]) -> bool:
+def _has_pattern(steps: npt.NDArray[np.int64]) -> bool:
     """Return whether nearly all of the steps recur after the same number of steps, at least twice."""
     return any(
         np.isin(again, steps).mean() >= PATTERN_SHARE

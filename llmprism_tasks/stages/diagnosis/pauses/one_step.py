@@ -22,7 +22,7 @@ from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, MOST_SUSPECTS, Evidence, shares
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES
-from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped
+from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped_in_step
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.diagnosis.step_times.duration_model import WORTH_A_ROW, DurationModel
 from llmprism_tasks.stages.diagnosis.step_times.longer_throughout import longer_throughout
@@ -115,44 +115,50 @@ def find(found: pl.DataFrame, evidence: Evidence, every: Settings) -> pl.DataFra
     rows: list[Row] = []
     settings = every.diagnosis
     for (job_id,), history in evidence.history.group_by("job_id", maintain_order=True):
-        steps = _steps(str(job_id), history, settings)
+        steps = _job_steps(str(job_id), history, settings)
         if steps is None:
             continue
-        slow = _single(steps, settings)
+        slow = _is_single_slow_step(steps, settings)
         if slow.any():
-            slow &= ~_explained(steps, found)
+            slow &= ~_is_explained(steps, found)
         if slow.any():
-            rows.extend(_told(steps, slow, evidence, every))
+            rows.extend(_slow_step_rows(steps, slow, evidence, every))
     return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
 
-def _steps(job_id: str, history: pl.DataFrame, settings: DiagnosisSettings) -> Steps | None:
+def _job_steps(job_id: str, history: pl.DataFrame, settings: DiagnosisSettings) -> Steps | None:
     starts, ends, current = (history[name].to_numpy() for name in ("start_ns", "end_ns", "current"))
     model = duration_model.fitted(ends - starts, settings.least_noise)
     return None if model is None else Steps(job_id, starts, ends, current, model)
 
 
-def _single(steps: Steps, settings: DiagnosisSettings) -> Flags:
+def _is_single_slow_step(steps: Steps, settings: DiagnosisSettings) -> Flags:
     """Return which steps of the window are slow, and are no run of slow steps, no schedule and no error of division."""
     slow = steps.lengths > steps.model.least_ns(settings)
     if not (slow & steps.current).any() or slow.mean() > USUAL_SHARE:
         return np.zeros_like(slow)
-    return slow & steps.current & ~_in_runs(slow, settings.least_steps) & ~_shifted(steps) & ~_on_schedule(steps, slow)
+    return (
+        slow
+        & steps.current
+        & ~_is_in_run(slow, settings.least_steps)
+        & ~_is_shifted(steps)
+        & ~_is_on_schedule(steps, slow)
+    )
 
 
-def _in_runs(slow: Flags, least: int) -> Flags:
+def _is_in_run(slow: Flags, least: int) -> Flags:
     """Return which slow steps follow each other in runs that are long enough for a fault that lasts."""
     number = np.cumsum(np.diff(slow, prepend=slow[:1]))
     return np.asarray(slow & (np.bincount(number)[number] >= least))
 
 
-def _shifted(steps: Steps) -> Flags:
+def _is_shifted(steps: Steps) -> Flags:
     """Return which steps are long because a step next to them is as much too short: cut at another place."""
     missing = np.concatenate([[0.0], np.maximum(-steps.excess, 0), [0.0]])
     return np.asarray(np.maximum(missing[:-2], missing[2:]) >= MAJORITY * steps.excess)
 
 
-def _on_schedule(steps: Steps, slow: Flags) -> Flags:
+def _is_on_schedule(steps: Steps, slow: Flags) -> Flags:
     """Return which slow steps come after equal numbers of steps, or are as long as another one, or as all others.
 
     Evaluations and checkpoints are, whatever else makes other steps slow. Of two distances nobody can tell that they
@@ -163,19 +169,19 @@ def _on_schedule(steps: Steps, slow: Flags) -> Flags:
     excess = steps.excess[at]
     alike = np.abs(excess[:, np.newaxis] - excess) <= SAME_WORK_RATIO * np.maximum(excess[:, np.newaxis], excess)
     scheduled = np.zeros_like(slow)
-    scheduled[at] = [mine.sum() == REPEATED_WORK or _equal(at[mine]) for mine in alike]
-    if _equal(at) or (at.size > 1 and bool(alike.all())):
+    scheduled[at] = [mine.sum() == REPEATED_WORK or _is_equally_spaced(at[mine]) for mine in alike]
+    if _is_equally_spaced(at) or (at.size > 1 and bool(alike.all())):
         scheduled[at] |= excess < SLOW_STORAGE_RATIO * np.median(excess)
     return scheduled
 
 
-def _equal(at: Integers) -> bool:
+def _is_equally_spaced(at: Integers) -> bool:
     """Return whether steps come after equal numbers of steps, of which there are two at least."""
     every = np.diff(at)
     return bool(every.size > 1 and np.ptp(every) <= 1 and every.min() > 1)
 
 
-def _explained(steps: Steps, found: pl.DataFrame) -> Flags:
+def _is_explained(steps: Steps, found: pl.DataFrame) -> Flags:
     """Return which steps another finding about the job tells of: at their time, and as large as their excess."""
     explained = np.zeros_like(steps.current)
     for start_ns, end_ns, kind, severity in (
@@ -222,7 +228,7 @@ def _course(steps: Steps, quick: Flags, evidence: Evidence) -> Course:
     begins, ends, sizes, pair = (column.to_numpy() for column in flows.sort("flow_start_ns").get_columns())
     count = steps.starts.size
     silent, longest, since, written = np.zeros((4, count), np.int64)
-    step, inside = _placed(begins, steps)
+    step, inside = _step_of_times(begins, steps)
     each = np.zeros((int(pair.max(initial=-1)) + 1, count))
     np.add.at(each, (pair[inside], step[inside]), sizes[inside])
     usual = np.median(each[:, quick], axis=1)
@@ -245,18 +251,18 @@ def _course(steps: Steps, quick: Flags, evidence: Evidence) -> Course:
     is_longest = inside & (gaps == longest[np.minimum(at, count - 1)]) & (gaps > 0)
     since[at[is_longest]] = until[is_longest]
     stored = evidence.storage.filter(pl.col("job_id") == steps.job_id)
-    step, inside = _placed(stored["flow_start_ns"].to_numpy(), steps)
+    step, inside = _step_of_times(stored["flow_start_ns"].to_numpy(), steps)
     np.add.at(written, step[inside], stored["bytes"].to_numpy()[inside])
     return Course(moved, busier, throughout, silent, longest, since, written)
 
 
-def _placed(times: Integers, steps: Steps) -> tuple[Integers, Flags]:
+def _step_of_times(times: Integers, steps: Steps) -> tuple[Integers, Flags]:
     """Return the step in which each time lies, and whether it lies in any."""
     step = np.searchsorted(steps.starts, times, side="right") - 1
     return np.maximum(step, 0), (step >= 0) & (times <= steps.ends[step])
 
 
-def _told(steps: Steps, slow: Flags, evidence: Evidence, every: Settings) -> list[Row]:
+def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settings) -> list[Row]:
     """Return a row for each kind of slow step and its subject."""
     settings = every.diagnosis
     quick = ~(steps.excess > WORTH_A_ROW * steps.model.usual_ns)
@@ -274,7 +280,7 @@ def _told(steps: Steps, slow: Flags, evidence: Evidence, every: Settings) -> lis
         wrote = f"while its members wrote {course.written[saves].sum() / 1e6:,.0f} MB to storage"
         rows.append(_row("checkpoint_stall", steps, saves, course, wrote) | {"confidence": 1.0})
     moving = slow & ~silent
-    if moving.any() and (flap := _flap(steps, moving, evidence, settings)) is not None:
+    if moving.any() and (flap := _flapping_device(steps, moving, evidence, settings)) is not None:
         rows.append(_row(flap.pop("kind"), steps, moving, course, flap.pop("how")) | flap)
         rest &= ~moving
     rest &= ~course.throughout
@@ -287,7 +293,7 @@ def _told(steps: Steps, slow: Flags, evidence: Evidence, every: Settings) -> lis
         how = "while its training stood still" if (rest & silent).any() else "while its members sent data"
         at = int(np.flatnonzero(rest)[steps.lengths[rest].argmax()])
         span = (int(steps.starts[at]), int(steps.ends[at]))
-        who = stopped(steps.job_id, span, steps.model.usual_ns, steps.starts.size, evidence, every)
+        who = stopped_in_step(steps.job_id, span, steps.model.usual_ns, steps.starts.size, evidence, every)
         how += who.pop("how", "; the flows name nobody")
         rows.append(_row(who.pop("kind", "cross_step"), steps, rest, course, how) | who)
     return rows
@@ -314,7 +320,7 @@ def _is_news(steps: Steps, saves: Flags, evidence: Evidence, settings: Diagnosis
     return np.asarray(excess >= least)
 
 
-def _flap(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSettings) -> Row | None:
+def _flapping_device(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSettings) -> Row | None:
     """Return the NIC or link that was slow in the slow steps alone, found as network faults are found in several steps.
 
     It has flapped if a quick step followed; until then it may go on being slow.
@@ -339,7 +345,7 @@ def _flap(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSett
             "kind": row["kind"] if slow[-1] else "link_flap",
             "how": how,
         }
-    suspects = _suspects(alone.once(devices.hops_in_trouble, once))
+    suspects = _ring_suspects(alone.once(devices.hops_in_trouble, once))
     if not 0 < len(suspects) <= MOST_SUSPECTS:
         return None
     how = f"while a ring was slow on every hop of {', '.join(suspects)}, one of which may have lost its link"
@@ -347,7 +353,7 @@ def _flap(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSett
     return {"kind": "cross_step", "how": how, "candidates": list(odds), "odds": list(odds.values())}
 
 
-def _suspects(hops: pl.DataFrame) -> list[str]:
+def _ring_suspects(hops: pl.DataFrame) -> list[str]:
     """Return the NICs of slow rings none of whose hops was at its usual pace, sorted."""
     if not hops["slow"].any():
         return []

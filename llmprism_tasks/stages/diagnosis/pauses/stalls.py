@@ -16,7 +16,7 @@ from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import late_at_first, later_work, length_ns
 from llmprism_tasks.stages.diagnosis.compute.slow_compute import slow_nics
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
-from llmprism_tasks.stages.diagnosis.step_times.job_slowdown import paid
+from llmprism_tasks.stages.diagnosis.step_times.job_slowdown import is_delay_felt
 from llmprism_tasks.stages.diagnosis.step_times.work_spread import OUTLYING_SIGMAS, spread_of_work
 from llmprism_tasks.stages.timeline.placement import NIC
 
@@ -39,18 +39,18 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     lengthen the window's steps. `score` is the loss over the smallest loss that counts. `confidence` is the share of
     the long steps' excess that the late ranks explain.
     """
-    steps = _latest(evidence, settings).join(
+    steps = _latest_nics(evidence, settings).join(
         evidence.once(slow_nics, settings).select(JOB).unique(), on=JOB, how="anti"
     )
     found = []
     for (job_id,), mine in steps.group_by(JOB, maintain_order=True):
-        finders = (_stalled, _late_at_first, _uneven)
+        finders = (_stall_row, _late_start_row, _uneven_row)
         rows = (row for find_one in finders if (row := find_one(str(job_id), mine, settings)) is not None)
         found += [*rows][:1]
     return pl.DataFrame(found, schema=FINDING_SCHEMA)
 
 
-def _latest(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+def _latest_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return the latest NIC of each step of the window.
 
     Sorted, with `job_id`, `step_index`, `start_ns`, `end_ns`, `length_ns`, `host`, `late_ns`, the NIC's columns of
@@ -65,7 +65,7 @@ def _latest(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         .with_columns(late_ns=late.clip(lower_bound=0), whole=pl.col("last_stage").is_null())
     )
     latest = (
-        _confirmed(work)
+        _confirm_by_tensor_peers(work)
         .sort(JOB, "step_index", "late_ns", "host", "addr")
         .group_by(JOB, "step_index", maintain_order=True)
         .agg(
@@ -77,10 +77,10 @@ def _latest(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         )
         .with_columns(length_ns=length_ns())
     )
-    return _beyond(latest, work)
+    return _mark_outliers(latest, work)
 
 
-def _confirmed(work: pl.DataFrame) -> pl.DataFrame:
+def _confirm_by_tensor_peers(work: pl.DataFrame) -> pl.DataFrame:
     """Return one NIC per step and stage of a host: the one that most of its tensor-parallel group is as late as.
 
     The ranks of the group work in lock step, each in another data-parallel group; a rank that is late alone has lost a
@@ -96,7 +96,7 @@ def _confirmed(work: pl.DataFrame) -> pl.DataFrame:
     return work.filter((place == most).over("together", "step_index"))
 
 
-def _beyond(latest: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+def _mark_outliers(latest: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     """Add whether the latest NIC was later than others ever are, as `beyond` (in total) and `beyond_at_first`."""
     others = work.join(latest.select(JOB, "step_index", "host"), on=[JOB, "step_index", "host"], how="anti")
     noise = spread_of_work(others, "own_ns", "first_ns").select(JOB, own_noise="own_ns", first_noise="first_ns")
@@ -109,7 +109,7 @@ def _beyond(latest: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
+def _stall_row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
     """Return the row of steps in which one rank is far later than in other steps; None if they cost too little."""
     usual_ns, ordinary_ns = (steps[name].quantile(HEALTHY_STEP_QUANTILE) for name in ("length_ns", "late_ns"))
     longer = pl.col("length_ns") - pl.lit(usual_ns)
@@ -128,7 +128,7 @@ def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> d
     if loss < settings.least_effect:
         return None
     host = _one_host(explained)
-    who = "a different rank each time" if host is None else _who(host, explained)
+    who = "a different rank each time" if host is None else _host_words(host, explained)
     said = (
         f"{explained.height} of {steps.height} steps stall for {lost_ns / explained.height / 1e6:.0f} "
         f"ms on average, while all other ranks wait for {who}. Check data loading and garbage collection. The stalls "
@@ -137,7 +137,7 @@ def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> d
     return finding_row(job_id, explained, said, loss, explained.height / long.height, settings.least_effect, host=host)
 
 
-def _late_at_first(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
+def _late_start_row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
     """Return the row of a rank that begins most steps late and then works as quickly as others; None if cheap.
 
     If another rank is late each time, uneven samples may be the cause, unless all other ranks are alike. If one host is
@@ -151,7 +151,7 @@ def _late_at_first(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings
     struck = struck if host else struck.filter("beyond_at_first")
     if struck.height < least:
         return None
-    if not _pays(steps, settings, one_host=host is not None):
+    if not _has_longer_steps(steps, settings, one_host=host is not None):
         return None
     mine = struck if host is None else struck.filter(pl.col("host") == host)
     known = host is None or mine.select(late_at_first(settings)).item()
@@ -161,10 +161,10 @@ def _late_at_first(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings
         return None
     lost_ns = float(struck["behind_ns"].sum())
     loss = lost_ns / float(steps["length_ns"].sum())
-    who = "one rank, a different one each time," if host is None else _who(host, struck)
+    who = "one rank, a different one each time," if host is None else _host_words(host, struck)
     said = (
         f"In {struck.height} of {steps.height} steps {who} begins late, by "
-        f"{lost_ns / struck.height / 1e6:.0f} ms on average, {_then(host, known=bool(known))} "
+        f"{lost_ns / struck.height / 1e6:.0f} ms on average, {_cause_words(host, known=bool(known))} "
         f"This costs {100 * loss:.0f} % of the window."
     )
     kind = "stalls" if known else "straggler"
@@ -173,12 +173,12 @@ def _late_at_first(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings
     )
 
 
-def _who(host: str, steps: pl.DataFrame) -> str:
+def _host_words(host: str, steps: pl.DataFrame) -> str:
     """Return the words for a host. In a pipeline, flows do not show which end of a late message was not ready."""
     return f"host {host}" if steps["whole"].all() else f"host {host} (or the receiver of its first message)"
 
 
-def _then(host: str | None, *, known: bool) -> str:
+def _cause_words(host: str | None, *, known: bool) -> str:
     """Return the words that say why this is late at the beginning, and not slow computing."""
     if not known:
         return "by a different time in each; its later work was not seen."
@@ -186,7 +186,7 @@ def _then(host: str | None, *, known: bool) -> str:
     return f"{others}. Check data loading, storage and garbage collection."
 
 
-def _pays(steps: pl.DataFrame, settings: DiagnosisSettings, *, one_host: bool) -> bool:
+def _has_longer_steps(steps: pl.DataFrame, settings: DiagnosisSettings, *, one_host: bool) -> bool:
     """Return whether steps are longer for the late rank, as far as a comparison of more and less late steps shows it.
 
     If all steps are alike, one late host is enough. A different rank each time, late by the same, results from lost
@@ -195,7 +195,7 @@ def _pays(steps: pl.DataFrame, settings: DiagnosisSettings, *, one_host: bool) -
     late, length = pl.col("behind_ns"), pl.col("length_ns")
     splits = (late > settings.least_stall * length, late > late.median())
     more = [(late.filter(split).median() - late.filter(~split).median()).fill_null(0) for split in splits]
-    longer = [paid(split, cost_ns=late, length_ns=length) for split in splits]
+    longer = [is_delay_felt(split, cost_ns=late, length_ns=length) for split in splits]
     least = settings.least_effect * length.median()
     shown = steps.select(
         contradicted=pl.any_horizontal((by >= least) & ~one for by, one in zip(more, longer, strict=True)),
@@ -218,7 +218,7 @@ def _one_host(stalls: pl.DataFrame) -> str | None:
     return host if count > MAJORITY * stalls.height and chance < STALLS_BY_CHANCE else None
 
 
-def _uneven(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
+def _uneven_row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
     """Return the row of a job in which another replica is latest in every step; None if that costs too little.
 
     Pipelines are left out: only their first micro-batch is measured, which says nothing about the sum. The job's steps
@@ -230,7 +230,7 @@ def _uneven(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> di
     if not steps["whole"].all() or steps.height < settings.least_steps or same or loss < settings.least_uneven:
         return None
     later = pl.col("late_ns") > pl.col("late_ns").median()
-    if not steps.select(paid(later, cost_ns=pl.col("late_ns"), length_ns=pl.col("length_ns"))).item():
+    if not steps.select(is_delay_felt(later, cost_ns=pl.col("late_ns"), length_ns=pl.col("length_ns"))).item():
         return None
     said = (
         f"In each of {steps.height} steps the slowest replica, a different one each time, computes for "

@@ -24,7 +24,7 @@ LIKELIER = 0.75
 cause of the silence and not its effect."""
 
 
-def stopped(
+def stopped_in_step(
     job_id: str, span: tuple[int, int], usual_ns: float, count: int, evidence: Evidence, settings: Settings
 ) -> dict[str, Any]:
     """Return who stopped first in a step, as `candidates` with `odds` and `how`; empty if the job stopped between two
@@ -53,7 +53,7 @@ def stopped(
     since = int(until[gaps.argmax()])
     members = evidence.members.filter(pl.col("job_id") == job_id)
     hosts = dict(members.select("addr", "host").rows())
-    if awaited := _awaited(flows, (since, since + int(gaps.max())), least_ns, count, hosts):
+    if awaited := _awaited_host(flows, (since, since + int(gaps.max())), least_ns, count, hosts):
         return {"how": f". All others waited for host {awaited}", "candidates": [awaited], "odds": [1.0]}
     before = nic_pairs.named(flows.filter(pl.Series(trains & (starts <= since))))
     begun = pl.when(pl.col("flow_start_ns") >= start_ns).then("bytes")
@@ -72,7 +72,7 @@ def stopped(
     return {"how": how, "candidates": list(odds), "odds": list(odds.values())}
 
 
-def _awaited(
+def _awaited_host(
     flows: pl.DataFrame, silence: tuple[int, int], least_ns: float, count: int, hosts: dict[str, str]
 ) -> str | None:
     """Return the one host that sent nothing while its job stood still, where all others had begun; None if none did so.

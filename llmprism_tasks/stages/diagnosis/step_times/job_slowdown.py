@@ -7,7 +7,7 @@ import polars as pl
 from llmprism_tasks.numerics.robust import MAJORITY
 
 
-def paid(late: pl.Expr, *, cost_ns: pl.Expr, length_ns: pl.Expr) -> pl.Expr:
+def is_delay_felt(late: pl.Expr, *, cost_ns: pl.Expr, length_ns: pl.Expr) -> pl.Expr:
     """Return whether the steps with a late member are longer than the others by most of what the delay costs.
 
     Parameters

@@ -34,13 +34,13 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """
     rows = []
     for (job_id,), steps in evidence.history.group_by("job_id", maintain_order=True):
-        row = _slow_run(str(job_id), steps, settings)
+        row = _slow_run_row(str(job_id), steps, settings)
         if row is not None:
             rows.append(row)
     return without_heavier(pl.DataFrame(rows, schema=FINDING_SCHEMA), evidence)
 
 
-def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
+def _slow_run_row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
     length = (steps["end_ns"] - steps["start_ns"]).to_numpy().astype(np.float64)
     if length.size < 2 * settings.least_steps:
         return None
@@ -50,7 +50,7 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
     (first,), (last,), _ = max_subarray.best_runs(above, np.array([0, length.size]))
     if first < 0:
         return None
-    run, since = excess[first : last + 1], _since(excess > settings.least_effect, int(first), settings)
+    run, since = excess[first : last + 1], _run_begin(excess > settings.least_effect, int(first), settings)
     others = np.delete(excess, np.arange(since, last + 1))
     if since < settings.least_steps or np.median(run) <= np.quantile(others, USUAL_QUANTILE):
         return None
@@ -94,7 +94,7 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
     }
 
 
-def _since(slow: npt.NDArray[np.bool_], first: int, settings: DiagnosisSettings) -> int:
+def _run_begin(slow: npt.NDArray[np.bool_], first: int, settings: DiagnosisSettings) -> int:
     """Return where the run at position `first` began, perhaps before the window: after enough quick steps."""
     at = np.append(np.flatnonzero(slow[:first]), first)
     breaks = np.flatnonzero(np.diff(at) > settings.least_steps)

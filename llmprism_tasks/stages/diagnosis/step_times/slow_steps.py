@@ -14,7 +14,7 @@ SIGMA_PER_SPREAD = 1 / 0.97
 quantiles, so they do not count as noise, however many they are."""
 
 
-def in_trouble(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+def mark_slow_steps(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Mark the slow steps of jobs that have enough of them, at least one of them in the window.
 
     A step is slow if it exceeds the quick steps by the least effect and by the job's own noise. How long quick steps
@@ -44,7 +44,7 @@ def in_trouble(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFra
         .with_columns(excess_ns=pl.col("length_ns") - pl.col("quick_ns"))
         .with_columns(slow=pl.col("excess_ns") > pl.col("margin_ns"))
     )
-    steps = _without_slight(steps, settings)
+    steps = _drop_slight_steps(steps, settings)
     slow = pl.col("slow").sum().over("job_id")
     lately = (pl.col("slow") & pl.col("current")).any().over("job_id")
     return (
@@ -54,7 +54,7 @@ def in_trouble(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFra
     )
 
 
-def _without_slight(steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+def _drop_slight_steps(steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Leave out slow steps whose excess is below half of that of the steps that make up most of the job's loss.
 
     They are slow for another reason, and neither healthy nor the fault's. Among many of them, the few steps that a

@@ -19,10 +19,10 @@ def without_heavier(slower: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
     ----------
     slower : as `slow_run.find` returns
     """
-    return slower.filter(pl.Series([not _in_run(row, evidence) for row in slower.to_dicts()], dtype=pl.Boolean))
+    return slower.filter(pl.Series([not _is_heavier_run(row, evidence) for row in slower.to_dicts()], dtype=pl.Boolean))
 
 
-def _in_run(slower: dict[str, Any], evidence: Evidence) -> bool:
+def _is_heavier_run(slower: dict[str, Any], evidence: Evidence) -> bool:
     steps = evidence.history.filter(pl.col("job_id") == slower["job_id"]).sort("end_ns")
     slow = (pl.col("start_ns") >= slower["start_ns"]) & (pl.col("end_ns") <= slower["end_ns"])
     return are_heavier(slower["job_id"], steps.with_columns(slow=slow), slower["severity"], evidence)
@@ -39,10 +39,10 @@ def are_heavier(job_id: str, steps: pl.DataFrame, longer: float, evidence: Evide
     steps : `start_ns`, `end_ns`, `slow`, sorted
     longer : the ratio by which slow steps are longer
     """
-    return _growth(job_id, steps, evidence) >= MAJORITY * longer
+    return _growth_of_bytes(job_id, steps, evidence) >= MAJORITY * longer
 
 
-def _growth(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> float:
+def _growth_of_bytes(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> float:
     """Return by which ratio the typical member sends more in slow steps than in quick ones, over one of its links."""
     starts, ends = (steps[name].to_numpy() for name in ("start_ns", "end_ns"))
     slow: Flags = steps["slow"].to_numpy()

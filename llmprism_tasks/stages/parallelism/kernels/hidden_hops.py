@@ -40,48 +40,50 @@ def unseen(hops: Links, host: Integers, place: Integers, rank: Integers) -> Link
     balance = np.bincount(hops.left, minlength=host.size) - np.bincount(hops.right, minlength=host.size)
     seen = np.unique(np.concatenate(hops))
     links = hops
-    for join in (_around, _ending, _around):
+    for join in (_link_rings_on_same_hosts, _link_ring_ends, _link_rings_on_same_hosts):
         ring = connected_components(*links, host.size)[seen]
-        links = _and(links, join(seen, ring, host[seen], place[seen], balance[seen]))
+        links = _join_links(links, join(seen, ring, host[seen], place[seen], balance[seen]))
     ring = np.full(host.size, -1)
     ring[seen] = connected_components(*links, host.size)[seen]
-    links = _and(links, _between(ring, place, rank))
+    links = _join_links(links, _link_silent_members(ring, place, rank))
     return Links(*(ends[hops.left.size :] for ends in links))
 
 
-def _around(members: Integers, ring: Integers, host: Integers, place: Integers, balance: Integers) -> Links:
+def _link_rings_on_same_hosts(
+    members: Integers, ring: Integers, host: Integers, place: Integers, balance: Integers
+) -> Links:
     """Link those of one place whose rings lie on the same hosts."""
     del balance
-    return _chained(members, place, _visited(ring, host))
+    return _chain_members(members, place, _host_set_numbers(ring, host))
 
 
-def _ending(members: Integers, ring: Integers, host: Integers, place: Integers, balance: Integers) -> Links:
+def _link_ring_ends(members: Integers, ring: Integers, host: Integers, place: Integers, balance: Integers) -> Links:
     """Link those of one place whose rings leave the host more often than they enter it, or less."""
     _, visit = np.unique(ring * (host.max(initial=0) + 1) + host, return_inverse=True)
     ends = np.bincount(visit, balance)[visit] != 0
-    return _chained(members[ends], place[ends])
+    return _chain_members(members[ends], place[ends])
 
 
-def _between(ring: Integers, place: Integers, rank: Integers) -> Links:
+def _link_silent_members(ring: Integers, place: Integers, rank: Integers) -> Links:
     """Link silent members, whose ring is -1, to the ring before and after them, or to the only one of their place."""
     order = np.lexsort((rank, place))
-    joined = _with_silent(ring[order], ragged.bounds(place[order]))
+    joined = _assign_rings_to_silent(ring[order], ragged.bounds(place[order]))
     met = joined >= 0
-    return _chained(order[met], place[order][met], joined[met])
+    return _chain_members(order[met], place[order][met], joined[met])
 
 
-def _and(links: Links, more: Links) -> Links:
+def _join_links(links: Links, more: Links) -> Links:
     return Links(*(np.concatenate(ends) for ends in zip(links, more, strict=True)))
 
 
-def _chained(members: Integers, *keys: Integers) -> Links:
+def _chain_members(members: Integers, *keys: Integers) -> Links:
     """Link members that agree on some keys, each to the next."""
     order = np.lexsort(keys)
     alike = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in keys])
     return Links(members[order][:-1][alike], members[order][1:][alike])
 
 
-def _visited(ring: Integers, host: Integers) -> Integers:
+def _host_set_numbers(ring: Integers, host: Integers) -> Integers:
     """Number the sets of hosts on which rings lie, and return that of each member's ring."""
     rings, number = np.unique(ring, return_inverse=True)
     hosts = host.max(initial=0) + 1
@@ -90,7 +92,7 @@ def _visited(ring: Integers, host: Integers) -> Integers:
     return first_on_the_same_hosts(visits % hosts, bounds)[number]
 
 
-def _with_silent(ring: Integers, offsets: Integers) -> Integers:
+def _assign_rings_to_silent(ring: Integers, offsets: Integers) -> Integers:
     """Give silent members the ring of those before and after them, where it is one, or the only one of their place.
 
     Parameters

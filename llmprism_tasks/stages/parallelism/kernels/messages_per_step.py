@@ -50,7 +50,7 @@ def in_steps(
 
 
 @subroutine
-def _bunched(
+def _write_bunches(
     low: int,
     high: int,
     steps: Integers,
@@ -90,7 +90,7 @@ def _in_steps(
     whose, counts, typical, row = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), 0
     for series in range(offsets.size - 1):
         low, high = offsets[series], offsets[series + 1]
-        count = _bunched(low, high, steps, starts, sizes, together, bytes_, of)
+        count = _write_bunches(low, high, steps, starts, sizes, together, bytes_, of)
         room[:count] = bytes_[:count]
         usual, alike, twofold = median(room, count) if count else 0.0, 0, 0
         for i in range(count):

@@ -45,7 +45,7 @@ def reply_distances(
 
 
 @subroutine
-def _segment(step: int, steps: Integers, streams: Integers, stream: int) -> int:
+def _find_segment(step: int, steps: Integers, streams: Integers, stream: int) -> int:
     """Find a stream's segment of a step; -1 if it sends nothing in it, or if there is no stream."""
     if stream < 0:
         return -1
@@ -64,10 +64,10 @@ def _reply_distances(
     for stream in range(streams.size - 1):
         back = answering[stream]
         for own in range(streams[stream], streams[stream + 1]):
-            theirs = _segment(steps[own], steps, streams, back)
+            theirs = _find_segment(steps[own], steps, streams, back)
             if theirs < 0:
                 continue
-            returned = _segment(steps[own], steps, streams, answering[back])
+            returned = _find_segment(steps[own], steps, streams, answering[back])
             for end in range(2):
                 place = offsets[own + 1] - 1 if end else offsets[own]
                 reply = starts[nearest(starts, offsets[theirs], offsets[theirs + 1], starts[place])]

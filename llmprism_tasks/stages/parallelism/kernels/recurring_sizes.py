@@ -44,7 +44,7 @@ def sizes(values: Integers, steps: Integers, offsets: Integers, tolerance: float
 
 
 @subroutine
-def _steps_met(steps: Integers, numbers: Integers, met: Integers, latest: Integers, count: int) -> int:
+def _count_steps(steps: Integers, numbers: Integers, met: Integers, latest: Integers, count: int) -> int:
     """Count the different steps of a series, and write in how many of them each of its numbers is met."""
     different = 0
     met[:count], latest[:count] = 0, -1
@@ -73,7 +73,7 @@ def _sizes(
             continue
         numbers, number, smallest = classes[low:high], 0, 0.0
         several = distinct(values[low:high], numbers, different)
-        series_steps = _steps_met(steps[low:high], numbers, met, latest, several)
+        series_steps = _count_steps(steps[low:high], numbers, met, latest, several)
         for k in range(several):
             if k == 0 or different[k] > smallest * (1 + tolerance):
                 number, smallest = number + (k > 0), different[k]

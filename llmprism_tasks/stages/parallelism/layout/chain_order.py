@@ -35,8 +35,8 @@ def in_lead(pair: Integers, step: Integers, start: Integers, links: pl.DataFrame
     links : `pair`, `job_id`, `src_addr`, `dst_addr` (nodes)
     """
     hops = _hops(links)
-    along = _along(hops)
-    ahead = _ahead(pair, step, start, hops)
+    along = _number_line_nodes(hops)
+    ahead = _typical_leads(pair, step, start, hops)
     for end in ("low", "high"):
         node = along.select(*PIPELINE, "size", **{end: "node", f"{end}_place": "place"})
         ahead = ahead.join(node, on=["job_id", end, *(["pipeline", "size"] if end == "high" else [])])
@@ -55,7 +55,7 @@ def _hops(links: pl.DataFrame) -> pl.DataFrame:
     return hops.with_columns(hop=pl.struct("job_id", "low", "high").rank("dense").cast(pl.Int64))
 
 
-def _ahead(pair: Integers, step: Integers, start: Integers, hops: pl.DataFrame) -> pl.DataFrame:
+def _typical_leads(pair: Integers, step: Integers, start: Integers, hops: pl.DataFrame) -> pl.DataFrame:
     """Return how far the messages from low to high are typically ahead of those from high to low, beyond half of the
     greatest lead of a step: `job_id`, `low`, `high`, `ahead` (-0.5 to 0.5)."""
     of_pair = hops.sort("pair").with_columns(rank=pl.int_range(pl.len()).over("hop"))
@@ -72,12 +72,12 @@ def _ahead(pair: Integers, step: Integers, start: Integers, hops: pl.DataFrame) 
     met = np.flatnonzero(np.diff(offsets))
     hop, offsets = met // steps, np.append(offsets[met], offsets[-1])
     way = ways[np.repeat(hop, np.diff(offsets)), ordered & ((1 << bits) - 1)]
-    leads = _typical(way, offsets)
+    leads = _mean_leads(way, offsets)
     typical = pl.DataFrame({"hop": hop, "ahead": leads}).group_by("hop").agg(pl.col("ahead").median())
     return typical.join(hops.select("hop", "job_id", "low", "high").unique(), on="hop").drop("hop")
 
 
-def _typical(ways: Integers, offsets: Integers) -> Floats:
+def _mean_leads(ways: Integers, offsets: Integers) -> Floats:
     """Return the mean lead of each segment, as a ratio of the way from its least to its greatest, less a half."""
     if offsets.size < 2:
         return np.zeros(0)
@@ -88,7 +88,7 @@ def _typical(ways: Integers, offsets: Integers) -> Floats:
     return np.where(greatest > least, typical, 0.0)
 
 
-def _along(hops: pl.DataFrame) -> pl.DataFrame:
+def _number_line_nodes(hops: pl.DataFrame) -> pl.DataFrame:
     """Number the nodes of each line from one of its ends: `job_id`, `node`, `pipeline`, `place`, `size`."""
     sides = hops.select("job_id", "low", "high").unique()
     nodes = pair_graph.components(sides.rename(dict(zip(("low", "high"), ENDS, strict=True))))

@@ -46,8 +46,13 @@ def likeliest(
         apart = rings(some[0], job_members, topology, peers.join(unlike, on="job_id", how="semi"))
         other = degrees(some[0], apart, peers).join(peers, on="job_id")
         better = other.filter(pl.col("tp") == pl.col("peers")).select("job_id")
-        laid = _replaced(laid, other.drop("peers"), better)
-        seen = Rings(*(_replaced(*both, better) for both in zip(_frames(seen), _frames(apart), strict=True)))
+        laid = _replace_rows_of_jobs(laid, other.drop("peers"), better)
+        seen = Rings(
+            *(
+                _replace_rows_of_jobs(*both, better)
+                for both in zip(_ring_frames(seen), _ring_frames(apart), strict=True)
+            )
+        )
     told = laid.join(peers.with_columns(asked=pl.lit(value=True)), on="job_id", how="left")
     contrary = pl.when("asked").then(pl.col("tp") > pl.col("peers").fill_null(1)).fill_null(value=False)
     return told.with_columns(pl.when(~contrary).then(pl.col("tp", "dp", "ep"))).drop("asked"), seen
@@ -73,7 +78,7 @@ def unless_sharded(laid: pl.DataFrame, sharded: pl.DataFrame, pairs: pl.DataFram
     """
     gathered = pl.col("job_id").is_in(sharded.filter("sharded")["job_id"].implode())
     mixed = pl.col("job_id").is_in(pairs.filter(pl.col("kind").is_in(["ep", "pp"]))["job_id"].implode())
-    surely = pl.col("job_id").is_in(_gathering(pairs, same_bytes).implode())
+    surely = pl.col("job_id").is_in(_gathering_jobs(pairs, same_bytes).implode())
     peers = (gathered & (pl.col("tp") > 1)).fill_null(value=False)
     blocks = gathered & ~mixed & ~surely
     return laid.with_columns(
@@ -81,7 +86,7 @@ def unless_sharded(laid: pl.DataFrame, sharded: pl.DataFrame, pairs: pl.DataFram
     )
 
 
-def _gathering(pairs: pl.DataFrame, same_bytes: float) -> pl.Series:
+def _gathering_jobs(pairs: pl.DataFrame, same_bytes: float) -> pl.Series:
     """Return the jobs of which most gradients' pairs fill the step, or carry as much as the one that goes the other
     way."""
     reducing = pairs.filter(pl.col("kind") == "dp").select("job_id", *ENDS, "bytes_per_step", "filling")
@@ -92,11 +97,11 @@ def _gathering(pairs: pl.DataFrame, same_bytes: float) -> pl.Series:
     return answered.group_by("job_id").agg(most=pl.any_horizontal(most)).filter("most")["job_id"]
 
 
-def _frames(seen: Rings) -> tuple[pl.DataFrame, ...]:
+def _ring_frames(seen: Rings) -> tuple[pl.DataFrame, ...]:
     return seen.nics, seen.groups, seen.unclear
 
 
-def _replaced(rows: pl.DataFrame, others: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
+def _replace_rows_of_jobs(rows: pl.DataFrame, others: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
     """Take the rows of some jobs from another table."""
     return pl.concat([rows.join(jobs, on="job_id", how="anti"), others.join(jobs, on="job_id", how="semi")])
 
@@ -122,18 +127,18 @@ def degrees(pairs: pl.DataFrame, rings: Rings, peers: pl.DataFrame | None = None
     `job_id`, `tp`, `pp`, `dp`, `cp`, `ep`, and `agreement`: ratio of the NICs whose groups have those sizes
     """
     nics, groups = rings.nics, rings.groups
-    members = nics.group_by("job_id").agg(endpoints=pl.len()).join(_widest(nics), on="job_id")
+    members = nics.group_by("job_id").agg(endpoints=pl.len()).join(_most_members_per_host(nics), on="job_id")
     known = members.join(pairs.filter(pl.col("kind") != "other").select("job_id").unique(), on="job_id", how="semi")
     links = pipeline_links(pairs, groups)
     table = known
     for name, sizes in (
-        ("group", _sizes(groups)),
+        ("group", _group_sizes(groups)),
         ("pp", pipeline_lengths(pairs, links, groups)),
-        ("cp", _sizes(groups_of(context_pairs(pairs), nics))),
-        ("ep", _sizes(expert_groups(pairs, groups, nics))),
+        ("cp", _group_sizes(groups_of(context_pairs(pairs), nics))),
+        ("ep", _group_sizes(expert_groups(pairs, groups, nics))),
     ):
-        table = table.join(_agreed(sizes, name), on="job_id", how="left")
-    sharing = _sharing(groups, nics)
+        table = table.join(_most_common_size(sizes, name), on="job_id", how="left")
+    sharing = _most_group_members_per_host(groups, nics)
     table = table.join(sharing, on="job_id", how="left").with_columns(
         *(
             pl.when(pl.col(f"{name}_nics").is_null())
@@ -141,23 +146,23 @@ def degrees(pairs: pl.DataFrame, rings: Rings, peers: pl.DataFrame | None = None
             .when(pl.col(f"{name}_nics") >= AGREEING_NICS * pl.col("endpoints"))
             .then(name)
             .alias(name)
-            for name, unseen in (("group", 1), ("pp", 1), ("cp", _unless_hidden()), ("ep", _unless_hidden()))
+            for name, unseen in (("group", 1), ("pp", 1), ("cp", _one_unless_hidden()), ("ep", _one_unless_hidden()))
         ),
         agreement=pl.min_horizontal(
             (pl.col(f"{name}_nics") / pl.col("endpoints")).fill_null(1.0) for name in ("group", "pp", "cp", "ep")
         ),
     )
-    contrary = pl.concat([rings.unclear, _within_one(pairs, links)]).unique()
-    known_degrees = _multiplied(
+    contrary = pl.concat([rings.unclear, _jobs_with_contrary_groups(pairs, links)]).unique()
+    known_degrees = _keep_fitting_degrees(
         table.join(contrary.with_columns(contrary=pl.lit(value=True)), on="job_id", how="left").with_columns(
             group=pl.when(pl.col("contrary").is_null()).then("group")
         )
     )
     alone = table.filter(pl.col("group_nics").is_null(), pl.col("pp_nics").is_not_null()).select("job_id")
-    return known_degrees if peers is None else _divided(known_degrees, alone, peers)
+    return known_degrees if peers is None else _divide_tp_and_dp(known_degrees, alone, peers)
 
 
-def _divided(laid: pl.DataFrame, alone: pl.DataFrame, peers: pl.DataFrame) -> pl.DataFrame:
+def _divide_tp_and_dp(laid: pl.DataFrame, alone: pl.DataFrame, peers: pl.DataFrame) -> pl.DataFrame:
     """Divide the GPUs that share a stage and a host into peers and replicas, of jobs that show a pipeline alone."""
     told = laid.join(alone.with_columns(alone=pl.lit(value=True)), on="job_id", how="left").join(
         peers, on="job_id", how="left"
@@ -172,7 +177,7 @@ def _divided(laid: pl.DataFrame, alone: pl.DataFrame, peers: pl.DataFrame) -> pl
     ).drop("alone", "peers")
 
 
-def _within_one(pairs: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
+def _jobs_with_contrary_groups(pairs: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
     """Return the jobs whose gradient groups cannot be: `job_id`.
 
     A group is in one stage, but most of the pipeline's pairs are in one group.
@@ -186,7 +191,7 @@ def _within_one(pairs: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _unless_hidden() -> pl.Expr:
+def _one_unless_hidden() -> pl.Expr:
     return pl.when(pl.col("sharing").fill_null(1) == 1).then(1)
 
 
@@ -216,7 +221,7 @@ def context_pairs(pairs: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([blocks, both])
 
 
-def _multiplied(table: pl.DataFrame) -> pl.DataFrame:
+def _keep_fitting_degrees(table: pl.DataFrame) -> pl.DataFrame:
     """Keep the degrees that multiply to the job: `tp` is what the others leave."""
     tp = pl.col("endpoints") // (pl.col("pp") * pl.col("group"))
     fits = (tp * pl.col("pp") * pl.col("group") == pl.col("endpoints")) & (tp <= pl.col("widest"))
@@ -265,21 +270,21 @@ def pipeline_links(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _sizes(groups: pl.DataFrame) -> pl.DataFrame:
+def _group_sizes(groups: pl.DataFrame) -> pl.DataFrame:
     return groups.select("job_id", "addr", size=pl.len().over("job_id", "group").cast(pl.Int64))
 
 
-def _sharing(groups: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
+def _most_group_members_per_host(groups: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
     """Return how many members of one gradient group a host holds at most: `job_id`, `sharing`."""
     placed = groups.join(job_members.select("job_id", "addr", "host"), on=NIC)
     return placed.group_by("job_id", "group", "host").len().group_by("job_id").agg(sharing=pl.col("len").max())
 
 
-def _widest(job_members: pl.DataFrame) -> pl.DataFrame:
+def _most_members_per_host(job_members: pl.DataFrame) -> pl.DataFrame:
     return job_members.group_by("job_id", "host").len().group_by("job_id").agg(widest=pl.col("len").max())
 
 
-def _agreed(sizes: pl.DataFrame, name: str) -> pl.DataFrame:
+def _most_common_size(sizes: pl.DataFrame, name: str) -> pl.DataFrame:
     """Return the size that holds for most NICs of each job, and for how many."""
     return (
         sizes.group_by("job_id", "size")

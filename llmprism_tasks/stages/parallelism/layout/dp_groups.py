@@ -59,7 +59,7 @@ def rings(
     hops = rails.hops(reducing, nics)
     strides = rails.strides(hops, nics, peers)
     untold = strides.filter(pl.col("stride").is_null()).select("job_id")
-    groups = _joined(reducing, _unseen(hops, nics, strides))
+    groups = _connected_groups(reducing, _link_hidden_hops(hops, nics, strides))
     return Rings(nics, groups, pl.concat([rails.unclear(silent, job_members), untold]))
 
 
@@ -97,7 +97,7 @@ def expert_groups(pairs: pl.DataFrame, groups: pl.DataFrame, nics: pl.DataFrame)
         .explode("addr")
         .select("job_id", src_addr="first", dst_addr="addr")
     )
-    return _joined(exchanging, pl.concat([_chains(found), mates]))
+    return _connected_groups(exchanging, pl.concat([_chain_group_members(found), mates]))
 
 
 def groups_of(pairs: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
@@ -105,10 +105,10 @@ def groups_of(pairs: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     if pairs.is_empty():
         return pl.DataFrame(schema={"job_id": pl.String, "addr": pl.String, "group": pl.Int64})
     hops = rails.hops(pairs, nics)
-    return _joined(pairs, _unseen(hops, nics, rails.strides(hops, nics)))
+    return _connected_groups(pairs, _link_hidden_hops(hops, nics, rails.strides(hops, nics)))
 
 
-def _joined(pairs: pl.DataFrame, unseen: pl.DataFrame) -> pl.DataFrame:
+def _connected_groups(pairs: pl.DataFrame, unseen: pl.DataFrame) -> pl.DataFrame:
     return pair_graph.components(pl.concat([pairs.select("job_id", *ENDS), unseen])).rename({"component": "group"})
 
 
@@ -118,7 +118,7 @@ def nodes(nics: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
     return nics.join(groups, on=NIC, how="left").select(*NIC, node=node)
 
 
-def _unseen(hops: pl.DataFrame, nics: pl.DataFrame, strides: pl.DataFrame) -> pl.DataFrame:
+def _link_hidden_hops(hops: pl.DataFrame, nics: pl.DataFrame, strides: pl.DataFrame) -> pl.DataFrame:
     """Link the NICs of a host between which a ring passes unseen: `job_id`, `src_addr`, `dst_addr`.
 
     They are apart by a multiple of the stride.
@@ -139,7 +139,7 @@ def _unseen(hops: pl.DataFrame, nics: pl.DataFrame, strides: pl.DataFrame) -> pl
     return placed.select("job_id", src_addr="addr")[left].with_columns(dst_addr=placed["addr"][right])
 
 
-def _chains(groups: pl.DataFrame) -> pl.DataFrame:
+def _chain_group_members(groups: pl.DataFrame) -> pl.DataFrame:
     """Link the NICs of each group, each to the next."""
     following = pl.col("addr").shift(-1).over("job_id", "group")
     return (

@@ -26,7 +26,7 @@ hosts (tensor parallelism) and one ring through all GPUs with a channel at each 
 look the same. Nobody knows which of the two is more usual on a platform."""
 
 
-def laid_out(
+def job_layouts(
     jobs: pl.DataFrame,
     job_members: pl.DataFrame,
     topology: pl.DataFrame,
@@ -40,18 +40,20 @@ def laid_out(
     Parameters
     ----------
     kinds : `job_id`, `src_addr`, `dst_addr`, `kind`, `confidence`; with a division also `pair`, `bytes_per_step`
-    sent : as `nic_pairs.sent` returns
+    sent : as `nic_pairs.sent_in_window` returns
     division : the flows in steps; without it there are no figures and no stages
     """
     told = [job_profile.explained(sent, kinds), _sureness(kinds, sent)]
     if division is None:
         seen = rings(kinds, job_members, topology)
         told.append(degrees.degrees(kinds, seen))
-        members = _labelled(job_members, seen.groups)
+        members = _number_dp_groups(job_members, seen.groups)
     else:
-        laid, seen, measured, stages = _in_steps(division, kinds, job_members, topology, settings)
+        laid, seen, measured, stages = _layout_from_steps(division, kinds, job_members, topology, settings)
         told += [laid, *measured]
-        members = _labelled(job_members, seen.groups).drop("pp_stage", strict=False).join(stages, on=NIC, how="left")
+        members = (
+            _number_dp_groups(job_members, seen.groups).drop("pp_stage", strict=False).join(stages, on=NIC, how="left")
+        )
     known = jobs.with_columns(pl.coalesce("recognition_confidence", "confidence").alias("recognition_confidence"))
     columns = {name for frame in told for name in frame.columns} - {"job_id"}
     known = known.drop(columns, strict=False)
@@ -60,14 +62,14 @@ def laid_out(
     return known.with_columns(confidence=confidence(known.columns)), members
 
 
-def _in_steps(
+def _layout_from_steps(
     division: Division, kinds: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame, settings: Settings
 ) -> tuple[pl.DataFrame, Rings, list[pl.DataFrame], pl.DataFrame]:
     """Return the degrees of jobs, the groups that they have, tables by `job_id` of what is measured of them, and the
     stages of their members."""
     flows = division.in_steps
     by_step = job_profile.by_step(nic_pairs.step_by_step(flows))
-    piped = nic_pairs.of_pairs(flows.drop("flow_end_ns"), kinds.filter(pl.col("kind") == "pp").select("pair"))
+    piped = nic_pairs.flows_of_pairs(flows.drop("flow_end_ns"), kinds.filter(pl.col("kind") == "pp").select("pair"))
     told, periods = undisturbed(division)
     laid, seen = degrees.likeliest(kinds, job_members, topology, lock_step.peers(by_step, kinds, job_members))
     sharded = job_profile.sharded(in_these(by_step, told, kinds), kinds, periods, laid, settings.parallelism)
@@ -85,7 +87,7 @@ def _in_steps(
     return laid, seen, measured, pp_stages(by_step, piped, kinds.filter(~throughout), laid, seen.groups, job_members)
 
 
-def _labelled(job_members: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
+def _number_dp_groups(job_members: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
     """Number the gradient groups of each job by their first members: `dp_group`."""
     first = pl.col("addr").min().over("job_id", "group")
     labels = groups.with_columns(first=first).select(

@@ -201,7 +201,7 @@ def explained(sent: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
 
     Parameters
     ----------
-    sent : `job_id`, `src_addr`, `dst_addr`, `bulk_flows`, `bulk_bytes`, as `nic_pairs.sent` returns
+    sent : `job_id`, `src_addr`, `dst_addr`, `bulk_flows`, `bulk_bytes`, as `nic_pairs.sent_in_window` returns
     pairs : `job_id`, `src_addr`, `dst_addr`, `kind`
     """
     columns = ["bulk_flows", "bulk_bytes"]

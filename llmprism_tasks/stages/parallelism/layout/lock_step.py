@@ -55,7 +55,7 @@ def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) ->
         .agg(at_ns=moment.first())
         .join(job_members.select("job_id", "addr", "host"), on=["job_id", "addr"])
     )
-    within = _varying(moments, moments, "host")
+    within = _moment_deviations(moments, moments, "host")
     together = within.filter(pl.col("varies_ns") <= LOCK_STEP_MS * 1e6)
     sizes = pair_graph.components(together.select("job_id", *ENDS)).with_columns(
         peers=pl.len().over("job_id", "component").cast(pl.Int64)
@@ -65,14 +65,14 @@ def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) ->
         .agg(nics=pl.len())
         .with_columns(of=pl.col("nics").sum().over("job_id"))
         .filter(pl.col("nics") >= AGREEING_NICS * pl.col("of"))
-        .join(_undecided(within, moments), on="job_id", how="anti")
+        .join(_undecided_jobs(within, moments), on="job_id", how="anti")
         .select("job_id", "peers")
     )
-    met = _met_in_exchanges(within, moments, pairs)
+    met = _peers_by_exchanges(within, moments, pairs)
     return pl.concat([agreed.join(met, on="job_id", how="anti"), met])
 
 
-def _varying(moments: pl.DataFrame, others: pl.DataFrame, place: str) -> pl.DataFrame:
+def _moment_deviations(moments: pl.DataFrame, others: pl.DataFrame, place: str) -> pl.DataFrame:
     """Return by how much the moments of two NICs of one place vary: `job_id`, `src_addr`, `dst_addr`, `varies_ns`.
 
     Of what a pipeline sends and what is not piped, that which varies more: a collective that begins when its last
@@ -88,13 +88,15 @@ def _varying(moments: pl.DataFrame, others: pl.DataFrame, place: str) -> pl.Data
     )
 
 
-def _met_in_exchanges(within: pl.DataFrame, moments: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+def _peers_by_exchanges(within: pl.DataFrame, moments: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     """Return `job_id`, `peers` of the jobs whose GPUs are no closer in a host than those that exchange tokens are.
 
     These are no peers if they are apart; if they are in lock-step, it is that of the exchange, and `peers` is NULL.
     """
     exchanged = pairs.filter(pl.col("kind") == "ep").select("job_id", addr="src_addr", place="dst_addr")
-    exchanging = _varying(moments.join(exchanged, on=["job_id", "addr"]), moments.with_columns(place="addr"), "place")
+    exchanging = _moment_deviations(
+        moments.join(exchanged, on=["job_id", "addr"]), moments.with_columns(place="addr"), "place"
+    )
     return (
         within.filter(pl.col("src_addr") != pl.col("dst_addr"))
         .group_by("job_id")
@@ -105,7 +107,7 @@ def _met_in_exchanges(within: pl.DataFrame, moments: pl.DataFrame, pairs: pl.Dat
     )
 
 
-def _undecided(within: pl.DataFrame, moments: pl.DataFrame) -> pl.DataFrame:
+def _undecided_jobs(within: pl.DataFrame, moments: pl.DataFrame) -> pl.DataFrame:
     """Return `job_id` of the jobs whose GPUs are apart in a host, but not as those of a host and the next one are."""
     apart = within.filter(pl.col("varies_ns") > LOCK_STEP_MS * 1e6)
     nics = moments.select("job_id", "host", "addr").unique().sort("job_id", "host", "addr")
@@ -116,7 +118,7 @@ def _undecided(within: pl.DataFrame, moments: pl.DataFrame) -> pl.DataFrame:
     compared = moments.join(apart.select("job_id").unique(), on="job_id", how="semi").join(
         following, on=["job_id", "host"]
     )
-    between = _varying(compared, moments.rename({"host": "following"}), "following")
+    between = _moment_deviations(compared, moments.rename({"host": "following"}), "following")
     usual = between.group_by("job_id").agg(
         usual=pl.col("varies_ns").median(), least=pl.col("varies_ns").quantile(PAIR_QUANTILE, "lower")
     )

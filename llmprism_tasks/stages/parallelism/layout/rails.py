@@ -25,7 +25,7 @@ pairs."""
 
 def ranked(job_members: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
     """Return members with their place among the GPUs of their host: `job_id`, `addr`, `host`, `rank`."""
-    return job_members.select("job_id", "addr", "host").join(_places(topology).select("addr", "rank"), on="addr")
+    return job_members.select("job_id", "addr", "host").join(_gpu_ranks(topology).select("addr", "rank"), on="addr")
 
 
 def hops(pairs: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
@@ -57,7 +57,7 @@ def silent_between(pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.
     topology : `addr`, `host`, `gpu`
     """
     nics = ranked(job_members, topology)
-    crossing = _crossing(hops(pairs, nics)).select("job_id").unique()
+    crossing = _crossing_hops(hops(pairs, nics)).select("job_id").unique()
     if crossing.is_empty():
         return job_members.select("job_id", "addr", "host", fits=pl.lit(value=True)).clear()
     spans = (
@@ -66,7 +66,7 @@ def silent_between(pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.
         .agg(lowest=pl.col("rank").min(), highest=pl.col("rank").max(), seen=pl.len())
     )
     idle = (
-        _places(topology)
+        _gpu_ranks(topology)
         .with_columns(gpus=pl.len().over("host"))
         .join(job_members.select("addr"), on="addr", how="anti")
         .join(spans, on="host")
@@ -110,8 +110,12 @@ def strides(between: pl.DataFrame, nics: pl.DataFrame, peers: pl.DataFrame | Non
     nics : as `ranked` returns, silent ones among them
     peers : as `lock_step.peers` returns
     """
-    told = between.select("job_id", stride=pl.lit(None, pl.Int32)).clear() if peers is None else _apart(nics, peers)
-    crossing = _crossing(between.join(told, on="job_id", how="anti"))
+    told = (
+        between.select("job_id", stride=pl.lit(None, pl.Int32)).clear()
+        if peers is None
+        else _strides_of_peers(nics, peers)
+    )
+    crossing = _crossing_hops(between.join(told, on="job_id", how="anti"))
     if crossing.is_empty():
         return told
     distances = (
@@ -141,7 +145,7 @@ def strides(between: pl.DataFrame, nics: pl.DataFrame, peers: pl.DataFrame | Non
     return pl.concat([told, table.select("job_id", stride=pl.Series(found, dtype=pl.Int32))])
 
 
-def _apart(nics: pl.DataFrame, peers: pl.DataFrame) -> pl.DataFrame:
+def _strides_of_peers(nics: pl.DataFrame, peers: pl.DataFrame) -> pl.DataFrame:
     """Return `job_id`, `stride` of the jobs whose hosts all hold a multiple of their peers."""
     return (
         nics.group_by("job_id", "host")
@@ -168,7 +172,7 @@ def _stride(greatest: int, rails: list[int]) -> int | None:
     return None
 
 
-def _crossing(between: pl.DataFrame) -> pl.DataFrame:
+def _crossing_hops(between: pl.DataFrame) -> pl.DataFrame:
     """Return the hops from one rail to another, with `distance`: of jobs where they touch most hosts, as rings do."""
     apart = (pl.col("src_rank") - pl.col("dst_rank")).abs()
     measured = between.with_columns(distance=apart)
@@ -186,7 +190,7 @@ def _crossing(between: pl.DataFrame) -> pl.DataFrame:
     return crossing.join(touched, on="job_id", how="semi")
 
 
-def _places(topology: pl.DataFrame) -> pl.DataFrame:
+def _gpu_ranks(topology: pl.DataFrame) -> pl.DataFrame:
     """Return `addr`, `host`, `rank`: the GPU's index, or the NIC's place among its host's addresses."""
     rank = pl.col("gpu").fill_null(pl.col("addr").rank("ordinal").over("host").cast(pl.Int32) - 1)
     return topology.select("addr", "host", rank=rank)

@@ -45,10 +45,10 @@ def pp_stages(
     pair, step, start = (known[name].to_numpy() for name in ("pair", "step", "flow_start_ns"))
     ahead = in_lead(pair, step, start, unseen)
     untold = unseen.join(ahead, left_on=["job_id", ENDS[0]], right_on=NODE, how="anti")
-    turns = pl.concat([_backward(sent, pairs, links, groups), _forward(known, untold)])
-    told = pl.concat([ahead, _in_order(turns).select(ahead.columns)])
+    turns = pl.concat([_backward_turns(sent, pairs, links, groups), _forward_turns(known, untold)])
+    told = pl.concat([ahead, _order_by_turns(turns).select(ahead.columns)])
     order = told.join(laid.select("job_id", "pp"), on="job_id")
-    sound = order.join(_unsound(order, links), on=["job_id", "pipeline"], how="anti")
+    sound = order.join(_unsound_pipelines(order, links), on=["job_id", "pipeline"], how="anti")
     placed = (
         nodes(job_members.select("job_id", "addr"), groups)
         .join(job_members.select("job_id", "addr", "host"), on=["job_id", "addr"])
@@ -62,16 +62,16 @@ def pp_stages(
     return placed.select("job_id", "addr", pp_stage=pl.when(agree).then("pp_stage").cast(pl.Int32))
 
 
-def _backward(sent: pl.DataFrame, pairs: pl.DataFrame, links: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
+def _backward_turns(sent: pl.DataFrame, pairs: pl.DataFrame, links: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
     """Return by how much each node begins to reduce gradients before the others of its pipeline: NODE, `pipeline`,
     `step`, `turn_ns` (less for the first stage)."""
     reducing = pairs.filter(pl.col("kind") == "dp").select("pair", "job_id", addr="src_addr")
     of_nodes = nodes(reducing.select("job_id", "addr").unique(), groups)
     first = reducing.join(of_nodes, on=["job_id", "addr"]).join(sent, on="pair").rename({"first_ns": "turn_ns"})
-    return _turns(first.with_columns(-pl.col("turn_ns")), links)
+    return _centred_turns(first.with_columns(-pl.col("turn_ns")), links)
 
 
-def _forward(flows: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
+def _forward_turns(flows: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
     """Return when each node of a line first sends in a step, in the same way.
 
     Between its last gradient and the first activation of the next step, the first stage computes backward and forward:
@@ -99,10 +99,10 @@ def _forward(flows: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
         .group_by(*PIPELINE, "step", node="addr")
         .agg(turn_ns=pl.col("flow_start_ns").min())
     )
-    return _turns(first.drop("pipeline"), links)
+    return _centred_turns(first.drop("pipeline"), links)
 
 
-def _turns(first: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
+def _centred_turns(first: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
     """Return `turn_ns` of each node and step, about the middle of its pipeline's: NODE, `pipeline`, `step`, `turn_ns`.
 
     The median over a stage's replicas is not moved by one that is slow.
@@ -119,7 +119,7 @@ def _turns(first: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _in_order(turns: pl.DataFrame) -> pl.DataFrame:
+def _order_by_turns(turns: pl.DataFrame) -> pl.DataFrame:
     """Number the nodes of each pipeline by their turns: NODE, `pipeline`, `place`, `size` (of the pipeline).
 
     Nodes whose turns come together have one place, so their pipeline is not sound: nobody can say which is first.
@@ -136,7 +136,7 @@ def _in_order(turns: pl.DataFrame) -> pl.DataFrame:
     return sure.select(*NODE, "pipeline", "place", "size")
 
 
-def _unsound(order: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
+def _unsound_pipelines(order: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
     """Return the pipelines whose messages do not go from neighbour to neighbour, all the way: `job_id`, `pipeline`.
 
     Interleaved, the last stage is the first one's neighbour.

@@ -41,9 +41,9 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     one of its sizes, comes alike in about all of several steps); `reduces` (whether one of its sizes does so in one
     burst, and carries much)
     """
-    edges = _edges(steps, settings)
-    piped = _piped(edges, settings)
-    by_step = _by_step(steps, piped, settings)
+    edges = _lone_record_ratios(steps, settings)
+    piped = _pipeline_streams(edges, settings)
+    by_step = _votes_by_step(steps, piped, settings)
     offsets = ragged.bounds(by_step["pair"].to_numpy())
     counts = np.diff(offsets)
     bytes_ = by_step["step_bytes"].to_numpy().astype(np.float64)
@@ -67,24 +67,24 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
             filling=filling,
             distinct_sizes=ragged.commonest(by_step["distinct"].to_numpy(), offsets),
             bytes_per_step=typical,
-            common_size=_known(robust.medians(common, offsets)),
-            burst_size=_known(robust.medians(burst, offsets)),
-            filling_size=_known(np.where(mostly, robust.medians(filled, offsets), np.nan)),
+            common_size=_series_with_nulls(robust.medians(common, offsets)),
+            burst_size=_series_with_nulls(robust.medians(burst, offsets)),
+            filling_size=_series_with_nulls(np.where(mostly, robust.medians(filled, offsets), np.nan)),
             presence=counts / by_step["job_steps"].to_numpy()[offsets[:-1]],
         )
         .join(piped.group_by("pair").agg(pl.col("pipeline").max()), on="pair", how="left")
         .join(edges.group_by("pair").agg(together=1 - pl.max_horizontal("first", "last").min()), on="pair", how="left")
         .with_columns(
             pl.col("pipeline", "together").fill_null(0.0),
-            steady=pl.col("pair").is_in(_steady(sent, settings.rhythm.least_share, settings).implode()),
+            steady=pl.col("pair").is_in(_steady_pairs(sent, settings.rhythm.least_share, settings).implode()),
             reduces=pl.col("pair").is_in(
-                _steady(sent.filter(in_parts, at_once), settings.parallelism.gradient_share, settings).implode()
+                _steady_pairs(sent.filter(in_parts, at_once), settings.parallelism.gradient_share, settings).implode()
             ),
         )
     )
 
 
-def _by_step(steps: pl.DataFrame, piped: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+def _votes_by_step(steps: pl.DataFrame, piped: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """Judge each pair in each of its steps: `pair`, `expert`, `filling`, `distinct`, `step_bytes`, `job_steps`, and of
     the size that carries most `size`, of those in a burst `burst_size`, of those that fill the step `filling_size`
     (NaN where there is none)."""
@@ -110,11 +110,11 @@ def _by_step(steps: pl.DataFrame, piped: pl.DataFrame, settings: Settings) -> pl
     )
 
 
-def _known(values: Floats) -> pl.Series:
+def _series_with_nulls(values: Floats) -> pl.Series:
     return pl.Series(values, nan_to_null=True)
 
 
-def _steady(steps: pl.DataFrame, least_share: float, settings: Settings) -> pl.Series:
+def _steady_pairs(steps: pl.DataFrame, least_share: float, settings: Settings) -> pl.Series:
     """Return the pairs of which a stream comes in about all of several steps, in as many bytes in most of them.
 
     What comes as often by chance comes in differing numbers. Of what is lost, other sizes tell.
@@ -185,14 +185,18 @@ def relayed(
         dst_addr="dst_addr_host",
         among=pl.struct("job_id", "^.*_host$").rank("dense").cast(pl.Int32),
     )
-    together = nic_pairs.of_pairs(flows, between.select("pair", "among")).drop("pair").rename({"among": "pair"})
+    together = nic_pairs.flows_of_pairs(flows, between.select("pair", "among")).drop("pair").rename({"among": "pair"})
     host_pairs = between.select("job_id", *nic_pairs.PAIR, pair="among").unique("pair")
     steps = stream_steps(nic_pairs.in_order(together), with_back(host_pairs), periods, settings)
-    found = _piped(_edges(steps, settings), settings).group_by(among="pair").agg(relayed=pl.col("pipeline").max())
+    found = (
+        _pipeline_streams(_lone_record_ratios(steps, settings), settings)
+        .group_by(among="pair")
+        .agg(relayed=pl.col("pipeline").max())
+    )
     return silent.select("pair").join(between, on="pair").join(found, on="among").select("pair", "relayed")
 
 
-def _edges(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+def _lone_record_ratios(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """Say how often the first and the last record of a stream go alone in a step: STREAM, `back`, `size`, and as ratios
     of its steps `first`, `last`, and `alone`: what a pipeline's do.
 
@@ -214,7 +218,7 @@ def _edges(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     offsets = ragged.bounds(*(answered[key].to_numpy() for key in STREAM))
     size, interval = (robust.medians(answered[name].to_numpy(), offsets) for name in ("size", "gap"))
     by_stream = answered.select("back", *STREAM)[offsets[:-1]].with_columns(size=size, interval=interval)
-    both_ways = _with_answer(by_stream, "interval", settings)
+    both_ways = _with_answering_stream(by_stream, "interval", settings)
     # What is counted to the wrong step stretches the time between records in one direction only.
     intervals = both_ways.select(*STREAM, interval=pl.min_horizontal("interval", "back_interval"))
     fills = pl.col("spread") >= ratios.pipeline_spread
@@ -241,21 +245,21 @@ def _edges(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     )
 
 
-def _piped(edges: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+def _pipeline_streams(edges: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """Find the streams that are a pipeline's: STREAM, `pipeline` (ratio of the steps that say so).
 
     Parameters
     ----------
-    edges : as `_edges` returns
+    edges : as `_lone_record_ratios` returns
     """
     return (
-        _with_answer(edges, "alone", settings)
+        _with_answering_stream(edges, "alone", settings)
         .select(*STREAM, pipeline=pl.min_horizontal("alone", "back_alone"))
         .filter(pl.col("pipeline") >= MAJORITY)
     )
 
 
-def _with_answer(by_stream: pl.DataFrame, column: str, settings: Settings) -> pl.DataFrame:
+def _with_answering_stream(by_stream: pl.DataFrame, column: str, settings: Settings) -> pl.DataFrame:
     """Add a column of the stream of like size that comes back, as `back_…`; where several do, the largest value.
 
     A pair as a whole has other sizes in each step, whose median depends on which records are counted to it: only over

@@ -73,9 +73,9 @@ def stream_steps(flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame
     """
     records = _records(flows, settings.rhythm.same_size)
     of_pairs = np.full(records.offsets.size - 1, WHOLE_PAIR)
-    whole = _streams(records, np.arange(records.pair.size), records.offsets, of_pairs)
+    whole = _describe_streams(records, np.arange(records.pair.size), records.offsets, of_pairs)
     order, of_sizes = records.sizes.order, records.sizes.offsets
-    parts = _streams(records, order, of_sizes, records.sizes.classes[order[of_sizes[:-1]]])
+    parts = _describe_streams(records, order, of_sizes, records.sizes.classes[order[of_sizes[:-1]]])
     varies = pl.col("fresh") >= settings.parallelism.expert_sizes
     present = pl.col("steps") >= settings.parallelism.least_presence * pl.col("pair_steps")
     varying = whole.streams.select(varies.alias("answers"))["answers"]
@@ -83,14 +83,16 @@ def stream_steps(flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame
         whole.streams.select("pair", pair_steps="steps"), on="pair", maintain_order="left"
     ).select(answers=present & ~varies)["answers"]
     # Where sizes recur, the pair as a whole answers nothing: what goes and what comes may be different tensors.
-    wholes = _with_ends(records, whole, varying, pairs, settings.rhythm).with_columns(
+    wholes = _with_reply_distances(records, whole, varying, pairs, settings.rhythm).with_columns(
         distinct=ragged.distinct(records.sizes.classes, whole.offsets), within=np.arange(whole.steps.height)
     )
-    recurrent = _with_ends(records, parts, recurring, pairs, settings.rhythm).with_columns(
-        distinct=pl.lit(1, pl.Int64), within=_within(parts, whole)
+    recurrent = _with_reply_distances(records, parts, recurring, pairs, settings.rhythm).with_columns(
+        distinct=pl.lit(1, pl.Int64), within=_whole_pair_rows(parts, whole)
     )
-    known = _of_pairs(whole, pairs, periods)
-    wholes, recurrent = (_as_ratios(sent, steps, whole, known) for sent, steps in ((whole, wholes), (parts, recurrent)))
+    known = _pair_properties(whole, pairs, periods)
+    wholes, recurrent = (
+        _with_ratios(sent, steps, whole, known) for sent, steps in ((whole, wholes), (parts, recurrent))
+    )
     recur = np.repeat(recurring.to_numpy(), np.diff(parts.stream_offsets))
     return pl.concat([wholes, recurrent.filter(pl.Series(recur))])
 
@@ -102,14 +104,14 @@ def with_back(pairs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _records(flows: pl.DataFrame, same_size: float) -> Records:
-    flows = size_classes.in_one_piece(flows.select("pair", "step", "flow_start_ns", "bytes"), same_size)
+    flows = size_classes.join_early_records(flows.select("pair", "step", "flow_start_ns", "bytes"), same_size)
     flows = nic_pairs.step_by_step(flows)
     pair, step, start, bytes_ = (flows[name].to_numpy() for name in ("pair", "step", "flow_start_ns", "bytes"))
     offsets = nic_pairs.starts_of_pairs(flows)
     return Records(offsets, pair, step, start, bytes_, recurring_sizes.sizes(bytes_, step, offsets, same_size))
 
 
-def _streams(records: Records, order: Integers, offsets: Integers, size_class: Integers) -> Streams:
+def _describe_streams(records: Records, order: Integers, offsets: Integers, size_class: Integers) -> Streams:
     """Describe streams.
 
     Parameters
@@ -118,7 +120,7 @@ def _streams(records: Records, order: Integers, offsets: Integers, size_class: I
     offsets : shape (streams + 1,), where each of the streams begins
     size_class : shape (streams,)
     """
-    found = pair_sums.of_series(order, offsets, records.step, records.bytes_, records.sizes.fresh)
+    found = pair_sums.tally_steps(order, offsets, records.step, records.bytes_, records.sizes.fresh)
     counts, several = np.diff(found.offsets), np.diff(found.series)
     steps = pl.DataFrame(
         {
@@ -145,7 +147,7 @@ def _streams(records: Records, order: Integers, offsets: Integers, size_class: I
     return Streams(order, found.offsets, found.series, steps, streams)
 
 
-def _within(parts: Streams, whole: Streams) -> Integers:
+def _whole_pair_rows(parts: Streams, whole: Streams) -> Integers:
     """Return for each step of a part the place of the same step of its pair as a whole."""
     at = np.searchsorted(whole.streams["pair"].to_numpy(), parts.streams["pair"].to_numpy())
     step, steps = (streams.steps["step"].to_numpy() for streams in (parts, whole))
@@ -153,7 +155,7 @@ def _within(parts: Streams, whole: Streams) -> Integers:
     return asof.first_from(step, parts.stream_offsets, steps, first[:-1][at], first[1:][at])
 
 
-def _with_ends(
+def _with_reply_distances(
     records: Records, sent: Streams, answering: pl.Series, pairs: pl.DataFrame, settings: RhythmSettings
 ) -> pl.DataFrame:
     """Return the steps of streams, with by how much the first and the last record of each miss what comes back.
@@ -189,28 +191,30 @@ def _with_ends(
     )
 
 
-def _of_pairs(whole: Streams, pairs: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
+def _pair_properties(whole: Streams, pairs: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
     """Return what is known of pairs: `pair`, `back`, `period_ns` and `job_steps` (of their job)."""
     jobs = periods.with_row_index("job")
     known = pairs.select("pair", "job_id", "back").join(jobs, on="job_id").sort("pair")
     job = known["job"].to_numpy()
     step = whole.steps["step"].to_numpy()
     seen = np.zeros((jobs.height, step.max(initial=-1) + 1), np.bool_)
-    seen[job[_each(whole, known)], step] = True
+    seen[job[_pair_rows(whole, known)], step] = True
     return known.select("pair", "back", "period_ns", job_steps=seen.sum(axis=1)[job])
 
 
-def _each(sent: Streams, known: pl.DataFrame) -> Integers:
+def _pair_rows(sent: Streams, known: pl.DataFrame) -> Integers:
     """Return for each stream's step the row of its pair, in the order of `pair`."""
     rows = np.searchsorted(known["pair"].to_numpy(), sent.streams["pair"].to_numpy())
     return np.repeat(rows, np.diff(sent.stream_offsets))
 
 
-def _as_ratios(sent: Streams, steps: pl.DataFrame, whole: Streams, known: pl.DataFrame) -> pl.DataFrame:
+def _with_ratios(sent: Streams, steps: pl.DataFrame, whole: Streams, known: pl.DataFrame) -> pl.DataFrame:
     """Relate what streams do in a step to the period of their job, and to what their pair does."""
     of_pair = whole.steps["stream_bytes"].to_numpy()[steps["within"].to_numpy()]
     return (
-        steps.with_columns(known.drop("pair")[_each(sent, known)], share=steps["stream_bytes"].to_numpy() / of_pair)
+        steps.with_columns(
+            known.drop("pair")[_pair_rows(sent, known)], share=steps["stream_bytes"].to_numpy() / of_pair
+        )
         .with_columns(spread=pl.col("span_ns") / pl.col("period_ns"))
         .drop("span_ns")
     )

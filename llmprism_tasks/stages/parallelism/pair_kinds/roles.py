@@ -93,9 +93,9 @@ def likeliest(pairs: pl.DataFrame, job_members: pl.DataFrame, least_presence: fl
         say, as `classifier.votes` returns it; those present in fewer steps stay what they are, with `posterior` NULL
     job_members : `job_id`, `addr`, `host`
     """
-    placed, nics = _placed(pairs.filter(pl.col("presence") >= least_presence), job_members)
+    placed, nics = _number_nics(pairs.filter(pl.col("presence") >= least_presence), job_members)
     told = [
-        _of_job(rows, nics.filter(job_id=job_id))
+        _kinds_of_job(rows, nics.filter(job_id=job_id))
         for (job_id,), rows in placed.partition_by("job_id", as_dict=True).items()
     ]
     columns = {"likeliest": pl.String, "posterior": pl.Float64}
@@ -105,7 +105,7 @@ def likeliest(pairs: pl.DataFrame, job_members: pl.DataFrame, least_presence: fl
     return joined.with_columns(kind=pl.coalesce("likeliest", "kind")).drop("likeliest")
 
 
-def _placed(pairs: pl.DataFrame, job_members: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _number_nics(pairs: pl.DataFrame, job_members: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return pairs with the numbers of their NICs (`src`, `dst`) and their kind's (`voted`), and the NICs in the order
     of their numbers: `job_id`, `host`, `rail`."""
     ends = pl.concat([pairs.select("job_id", addr=end) for end in ENDS]).unique()
@@ -127,18 +127,20 @@ def _placed(pairs: pl.DataFrame, job_members: pl.DataFrame) -> tuple[pl.DataFram
     return numbered.with_columns(voted=voted), nics
 
 
-def _of_job(rows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
+def _kinds_of_job(rows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     src, dst, voted, bytes_ = (rows[name].to_numpy() for name in ("src", "dst", "voted", "bytes_per_step"))
     host, rail = nics["host"].to_numpy(), nics["rail"].to_numpy()
     hosts = int(host.max(initial=0)) + 1
     link, back = host[src] * hosts + host[dst], host[dst] * hosts + host[src]
     gathers = (rows["filling"] * rows["together"]).to_numpy() >= MAJORITY
-    evidence = _evidence(rows, voted)
-    label, sure = _likeliest(Job(src, dst, link, back, evidence, voted, gathers, _roles(bytes_), host, rail))
+    evidence = _kind_log_likelihoods(rows, voted)
+    label, sure = _likeliest_labels(
+        Job(src, dst, link, back, evidence, voted, gathers, _role_numbers(bytes_), host, rail)
+    )
     return rows.select("pair").with_columns(likeliest=pl.Series(np.array(KINDS)[label]), posterior=pl.Series(sure))
 
 
-def _evidence(rows: pl.DataFrame, told: Labels) -> Floats:
+def _kind_log_likelihoods(rows: pl.DataFrame, told: Labels) -> Floats:
     """Return the likelihood of each kind by what a pair does in its steps, as logarithms.
 
     Parameters
@@ -168,7 +170,7 @@ def _evidence(rows: pl.DataFrame, told: Labels) -> Floats:
     return found
 
 
-def _roles(bytes_: Floats) -> Integers:
+def _role_numbers(bytes_: Floats) -> Integers:
     order = np.argsort(bytes_, kind="stable")
     steps = np.diff(np.log(bytes_[order])) > SAME_ROLE
     role = np.empty(bytes_.size, np.int64)
@@ -176,7 +178,7 @@ def _roles(bytes_: Floats) -> Integers:
     return role
 
 
-def _likeliest(job: Job) -> tuple[Labels, Floats]:
+def _likeliest_labels(job: Job) -> tuple[Labels, Floats]:
     """Return what each pair is in the likeliest way, and how likely that is over all ways.
 
     Ways are looked at in the order of what the steps say. Misfits only lower that, so those that come after a much
@@ -185,7 +187,7 @@ def _likeliest(job: Job) -> tuple[Labels, Floats]:
     choices = _choices(job)
     found: list[tuple[float, Labels]] = []
     best = -math.inf
-    for said, labels in _ways(choices):
+    for said, labels in _assignments_by_likelihood(choices):
         if said < best - NEGLIGIBLE_NATS:
             break
         label = np.empty_like(job.voted)
@@ -214,7 +216,7 @@ def _choices(job: Job) -> list[tuple[Integers, list[tuple[float, Labels]]]]:
         gathered = [DP] if job.gathers[of_role].all() else []
         around = [DP] if _closed(job, of_role).any() else []
         kinds = np.unique(np.r_[voted, evidence.argmax(axis=1), OTHER, answered, gathered, around].astype(np.int64))
-        linked = _between_hosts(job, of_role)
+        linked = _kinds_by_host_pair(job, of_role)
         own = [voted, *(np.full(of_role.size, kind) for kind in kinds)]
         by_host = [linked, *(np.where(linked == one, kind, linked) for one in np.unique(linked) for kind in kinds)]
         costs: dict[bytes, tuple[Labels, float]] = {}
@@ -222,14 +224,14 @@ def _choices(job: Job) -> list[tuple[Integers, list[tuple[float, Labels]]]]:
             for way in ways:
                 costs.setdefault(way.tobytes(), (way, cost))
         options = [
-            (float(evidence[each, way].sum() - UNLIKE_ROLE_NATS * _odd(job, of_role, way) - cost), way)
+            (float(evidence[each, way].sum() - UNLIKE_ROLE_NATS * _count_odd_pairs(job, of_role, way) - cost), way)
             for way, cost in costs.values()
         ]
         choices.append((of_role, sorted(options, key=lambda one: -one[0])))
     return choices
 
 
-def _between_hosts(job: Job, of_role: Integers) -> Labels:
+def _kinds_by_host_pair(job: Job, of_role: Integers) -> Labels:
     """Return what the pairs of a role are if those between the same two hosts, either way, are all of one kind."""
     other = np.minimum(job.link[of_role], job.back[of_role])
     _, link = np.unique(other, return_inverse=True)
@@ -239,7 +241,7 @@ def _between_hosts(job: Job, of_role: Integers) -> Labels:
     return kinds
 
 
-def _odd(job: Job, of_role: Integers, voted: Labels) -> int:
+def _count_odd_pairs(job: Job, of_role: Integers, voted: Labels) -> int:
     """Count the pairs of a role that are called otherwise than most of it, but for those that are a ring through all of
     its NICs: two rings, one each way, may carry equal bytes."""
     counts = np.bincount(voted, minlength=len(KINDS))
@@ -252,10 +254,10 @@ def _odd(job: Job, of_role: Integers, voted: Labels) -> int:
     return odd
 
 
-def _ways(
+def _assignments_by_likelihood(
     choices: list[tuple[Integers, list[tuple[float, Labels]]]],
 ) -> Iterator[tuple[float, tuple[Labels, ...]]]:
-    """Yield the ways to call all roles, the likeliest by what the steps say first: best-first search, WAYS at most."""
+    """Yield at most MOST_ASSIGNMENTS ways to call all roles, the likeliest by the steps first: best-first search."""
     options = [some for _, some in choices]
     first = (0,) * len(options)
     waiting = [(-sum(some[0][0] for some in options), first)]
@@ -283,23 +285,23 @@ def misfits(job: Job, label: Labels) -> dict[str, int]:
     of_roles = (np.flatnonzero(is_[PP] & (job.role == role)) for role in np.unique(job.role[is_[PP]]))
     found["closed"] = sum(int(_closed(job, some).sum()) for some in of_roles)
     found["unanswered"] = int((is_[PP] & ~np.isin(job.back, job.link[is_[PP]])).sum())
-    found["apart"] = _missing(job, is_[EP], is_[EP] | is_[DP])
-    found["crowded"] = _crowded(job, is_[CP], RING_PEERS) + _crowded(job, is_[DP], TREE_PEERS)
+    found["apart"] = _count_missing_pairs(job, is_[EP], is_[EP] | is_[DP])
+    found["crowded"] = _count_excess_peers(job, is_[CP], RING_PEERS) + _count_excess_peers(job, is_[DP], TREE_PEERS)
     ring = connected_components(job.src[is_[DP]], job.dst[is_[DP]], n)
     # Blocks may share the hops of a ring of gradients that they are part of, and gradients those of tokens and blocks.
     along = is_[CP] & (ring[job.src] == ring[job.dst])
-    found["open"] = _open(job, is_[CP] & ~along, is_[CP]) + _open(job, along, is_[CP] | is_[DP])
-    found["open"] += _open(job, reducing, reducing) if is_[DP].any() else 0
+    found["open"] = _count_open_ends(job, is_[CP] & ~along, is_[CP]) + _count_open_ends(job, along, is_[CP] | is_[DP])
+    found["open"] += _count_open_ends(job, reducing, reducing) if is_[DP].any() else 0
     closed = np.isin(np.arange(n), job.src[is_[DP]]) & np.isin(np.arange(n), job.dst[is_[DP]])
     # Who exchanges tokens with several NICs of a host shares gradients with them, by hops inside the host.
-    hopping = is_[CP] | (is_[EP] if not _crossing(job, is_[EP]) else np.zeros_like(is_[EP]))
+    hopping = is_[CP] | (is_[EP] if not _has_rail_crossing(job, is_[EP]) else np.zeros_like(is_[EP]))
     bridges = hopping & (ring[job.src] != ring[job.dst]) & closed[job.src] & closed[job.dst]
     found["bridges"] = int(bridges.sum())
     used = np.zeros(n, bool)
     for kind in is_.values():
         used[job.src[kind]] = used[job.dst[kind]] = True
     found["idle"] = int((~used).sum())
-    found["uneven"] = _uneven(job, group, reducing)
+    found["uneven"] = _count_uneven_nics(job, group, reducing)
     return found
 
 
@@ -315,7 +317,7 @@ def _closed(job: Job, pairs: Integers) -> npt.NDArray[np.bool_]:
     return ~with_ends[part[src]]
 
 
-def _uneven(job: Job, group: Integers, reducing: npt.NDArray[np.bool_]) -> int:
+def _count_uneven_nics(job: Job, group: Integers, reducing: npt.NDArray[np.bool_]) -> int:
     """Count NICs whose group is not as large as most; a group may pass by a NIC inside its host, and not be seen."""
     seen = np.zeros(job.host.size, bool)
     seen[job.src[reducing]] = seen[job.dst[reducing]] = True
@@ -324,13 +326,13 @@ def _uneven(job: Job, group: Integers, reducing: npt.NDArray[np.bool_]) -> int:
     return int(sizes.size - np.bincount(sizes).max())
 
 
-def _crowded(job: Job, some: npt.NDArray[np.bool_], most: int) -> int:
+def _count_excess_peers(job: Job, some: npt.NDArray[np.bool_], most: int) -> int:
     """Count by how many a NIC's peers of a kind are more than a collective needs."""
     ends = (np.bincount(end[some], minlength=job.host.size) for end in (job.src, job.dst))
     return int(sum(np.maximum(peers - most, 0).sum() for peers in ends))
 
 
-def _open(job: Job, ring: npt.NDArray[np.bool_], onward: npt.NDArray[np.bool_]) -> int:
+def _count_open_ends(job: Job, ring: npt.NDArray[np.bool_], onward: npt.NDArray[np.bool_]) -> int:
     """Count NICs where a ring comes in and does not go on, or the other way round, but for those where it may go on
     through another NIC of the host.
 
@@ -348,17 +350,17 @@ def _open(job: Job, ring: npt.NDArray[np.bool_], onward: npt.NDArray[np.bool_]) 
     return int((np.maximum(lost, 0) + np.maximum(found, 0)).sum())
 
 
-def _crossing(job: Job, exchange: npt.NDArray[np.bool_]) -> bool:
+def _has_rail_crossing(job: Job, exchange: npt.NDArray[np.bool_]) -> bool:
     """Return whether an exchange goes from rail to rail."""
     return bool((job.rail[job.src] != job.rail[job.dst])[exchange].any())
 
 
-def _missing(job: Job, exchange: npt.NDArray[np.bool_], present: npt.NDArray[np.bool_]) -> int:
+def _count_missing_pairs(job: Job, exchange: npt.NDArray[np.bool_], present: npt.NDArray[np.bool_]) -> int:
     """Count the pairs between hosts that an exchange of all with all would have, and which are not there."""
     if not exchange.any():
         return 0
     group = connected_components(job.src[exchange], job.dst[exchange], job.host.size)
-    crossing = _crossing(job, exchange)
+    crossing = _has_rail_crossing(job, exchange)
     members = np.unique(np.r_[job.src[exchange], job.dst[exchange]])
     place = group[members] if crossing else group[members] * (job.rail.max() + 1) + job.rail[members]
     _, place = np.unique(place, return_inverse=True)

@@ -27,7 +27,7 @@ of it at least, where the backward pass repeats it. Experts and blocks of contex
 """
 
 
-def told(pairs: pl.DataFrame, same_size: float, same_bytes: float) -> pl.DataFrame:
+def settle_filling_pairs(pairs: pl.DataFrame, same_size: float, same_bytes: float) -> pl.DataFrame:
     """Say what `filling` pairs are, whose traffic of recurring sizes goes on through the step.
 
     Where no other pair of the job synchronises gradients in one burst, or those that do reduce tensors of the same
@@ -50,9 +50,11 @@ def told(pairs: pl.DataFrame, same_size: float, same_bytes: float) -> pl.DataFra
     filled = pairs.filter(fills)
     if filled.is_empty():
         return pairs
-    experts = pl.concat([_crowded(pairs, filled, same_size), _reduced_apart(pairs, filled, same_size)])
-    sharded = _reduced(pairs, filled, same_size)
-    bursts = _bursting(pairs, filled, same_size, same_bytes)
+    experts = pl.concat(
+        [_jobs_with_many_peers(pairs, filled, same_size), _jobs_reducing_experts_apart(pairs, filled, same_size)]
+    )
+    sharded = _sharded_jobs(pairs, filled, same_size)
+    bursts = _jobs_with_other_bursts(pairs, filled, same_size, same_bytes)
     late = (pl.col("begins") >= FORWARD_SHARE).fill_null(value=False)
     kind = (
         pl.when(~pl.col("job_id").is_in(bursts.implode()) | pl.col("job_id").is_in(sharded.implode()) | late)
@@ -64,7 +66,9 @@ def told(pairs: pl.DataFrame, same_size: float, same_bytes: float) -> pl.DataFra
     return pairs.with_columns(kind=pl.when(fills).then(kind).otherwise("kind"))
 
 
-def _bursting(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float, same_bytes: float) -> pl.Series:
+def _jobs_with_other_bursts(
+    pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float, same_bytes: float
+) -> pl.Series:
     """Return the jobs of which other pairs than those that fill the step synchronise in one burst.
 
     What carries as much as one that fills the step, and ends in the same burst, is another hop of its ring: sharded
@@ -74,7 +78,7 @@ def _bursting(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float, same_
     hop = ["job_id", "burst_size", "bytes_per_step"]
     synchronised = pairs.filter(pl.col("kind") == "dp").select(hop).sort("bytes_per_step")
     likest = filled.select(hop).drop_nulls().rename({"burst_size": "reduced", "bytes_per_step": "carried"})
-    same_ring = _alike("bytes_per_step", "carried", same_bytes) & _alike("burst_size", "reduced", same_size)
+    same_ring = _is_alike("bytes_per_step", "carried", same_bytes) & _is_alike("burst_size", "reduced", same_size)
     return (
         synchronised.join_asof(
             likest.sort("carried"),
@@ -89,7 +93,7 @@ def _bursting(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float, same_
     )
 
 
-def _crowded(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -> pl.Series:
+def _jobs_with_many_peers(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -> pl.Series:
     """Return the jobs most of whose NICs exchange one size throughout the step with more peers than a ring has.
 
     Pairs that carry gradients as well count among them.
@@ -97,7 +101,7 @@ def _crowded(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -> pl.
     size = filled.select("job_id", exchanged="common_size").unique()
     exchanging = (
         pairs.join(size, on="job_id")
-        .filter(_alike("filling_size", "exchanged", same_size))
+        .filter(_is_alike("filling_size", "exchanged", same_size))
         .select("job_id", *ENDS)
         .unique()
         .group_by("job_id", "src_addr")
@@ -110,7 +114,7 @@ def _crowded(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -> pl.
     )
 
 
-def _reduced_apart(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -> pl.Series:
+def _jobs_reducing_experts_apart(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -> pl.Series:
     """Return the jobs that reduce the gradients of experts apart from those of the layers that all replicas share.
 
     The common layers' rings go through the NICs that exchange tokens as well; each expert's replicas, one in each such
@@ -133,7 +137,7 @@ def _reduced_apart(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) 
             strategy="nearest",
             check_sortedness=False,
         )
-        .filter(~_alike("burst_size", "common", same_size))
+        .filter(~_is_alike("burst_size", "common", same_size))
     )
     sender, receiver = (apart.select("job_id", addr=end).unique() for end in ENDS)
     round_it = sender.join(receiver, on=["job_id", "addr"]).group_by("job_id").len("reducing")
@@ -145,7 +149,7 @@ def _reduced_apart(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) 
     )
 
 
-def _reduced(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -> pl.Series:
+def _sharded_jobs(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -> pl.Series:
     """Return the jobs whose `filling` pairs carry what others of their pairs synchronise in one burst.
 
     About all of them: where the collector merges records, some blocks of context together have a bucket's size by
@@ -153,18 +157,20 @@ def _reduced(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -> pl.
     """
     synchronised = pairs.filter(pl.col("kind") == "dp")
     nearly = synchronised.filter(pl.col("filling") >= NEARLY_AS_FULL)
-    whole = _whole(synchronised, same_size)
+    whole = _keep_ring_wide_bursts(synchronised, same_size)
     tensors = pl.concat(
         [whole.select("job_id", reduced="burst_size"), nearly.select("job_id", reduced="common_size")]
     ).unique()
-    shape = _alike("reduced", "common_size", same_size) | _alike("reduced", 2 * pl.col("common_size"), same_size)
-    same_shape = _share(filled, tensors, shape).filter(pl.col("same") >= AGREEING_NICS)
+    shape = _is_alike("reduced", "common_size", same_size) | _is_alike("reduced", 2 * pl.col("common_size"), same_size)
+    same_shape = _share_of_same_tensors(filled, tensors, shape).filter(pl.col("same") >= AGREEING_NICS)
     bursts = nearly.select("job_id", reduced="burst_size").unique()
-    same_burst = _share(filled, bursts, _alike("reduced", "burst_size", same_size)).filter(pl.col("same") >= MOST_PAIRS)
+    same_burst = _share_of_same_tensors(filled, bursts, _is_alike("reduced", "burst_size", same_size)).filter(
+        pl.col("same") >= MOST_PAIRS
+    )
     return pl.concat([same_shape["job_id"], same_burst["job_id"]]).unique()
 
 
-def _whole(synchronised: pl.DataFrame, same_size: float) -> pl.DataFrame:
+def _keep_ring_wide_bursts(synchronised: pl.DataFrame, same_size: float) -> pl.DataFrame:
     """Keep the pairs whose `burst_size` half of those have that reduce with them: all ranks reduce the same tensors.
 
     What one pair alone has is a piece that the collector split off, of any size.
@@ -176,7 +182,7 @@ def _whole(synchronised: pl.DataFrame, same_size: float) -> pl.DataFrame:
     return placed.filter(pl.len().over(*ring, "slot") >= HALF_OF_RING * pl.len().over(ring))
 
 
-def _share(filled: pl.DataFrame, tensors: pl.DataFrame, same: pl.Expr) -> pl.DataFrame:
+def _share_of_same_tensors(filled: pl.DataFrame, tensors: pl.DataFrame, same: pl.Expr) -> pl.DataFrame:
     """Return the ratio of each job's pairs that carry the same as any of its `tensors`: `job_id`, `same`."""
     return (
         filled.join(tensors, on="job_id")
@@ -187,6 +193,6 @@ def _share(filled: pl.DataFrame, tensors: pl.DataFrame, same: pl.Expr) -> pl.Dat
     )
 
 
-def _alike(left: str, right: str | pl.Expr, tolerance: float) -> pl.Expr:
+def _is_alike(left: str, right: str | pl.Expr, tolerance: float) -> pl.Expr:
     other = pl.col(right) if isinstance(right, str) else right
     return (pl.col(left) / other - 1).abs() <= tolerance

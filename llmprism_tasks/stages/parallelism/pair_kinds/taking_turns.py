@@ -44,10 +44,10 @@ def turns(
     most steps do not say so, whose messages are one burst of the step, or whose directions carry other messages or
     other numbers of them, are absent
     """
-    both = _alone(links).select(
+    both = _exclusive_links(links).select(
         "pair", "job_id", link=pl.min_horizontal("pair", "back"), down=pl.col("pair") < pl.col("back")
     )
-    rounds = _rounds(_messages(nic_pairs.of_pairs(flows, both), settings), job_steps)
+    rounds = _sum_by_link_and_step(_whole_messages(nic_pairs.flows_of_pairs(flows, both), settings), job_steps)
     ratios = settings.parallelism
     interval = pl.min_horizontal(pl.col("^interval_.*$").median().over("link"))
     least = pl.max_horizontal(ratios.answer_interval * interval, pl.lit(ratios.answer_ms * 1e6))
@@ -80,7 +80,7 @@ def turns(
     return both.join(told, on="link").select("pair", "turns")
 
 
-def _alone(links: pl.DataFrame) -> pl.DataFrame:
+def _exclusive_links(links: pl.DataFrame) -> pl.DataFrame:
     """Keep the links that go both ways and whose ends exchange about as much with nobody else."""
     both = links.filter(pl.col("back").is_in(links["pair"].implode()))
     role = (pl.col("bytes_per_step").log() / SAME_ROLE).round()
@@ -91,7 +91,7 @@ def _alone(links: pl.DataFrame) -> pl.DataFrame:
     return single.filter(pl.col("back").is_in(single["pair"].implode()))
 
 
-def _rounds(messages: pl.DataFrame, job_steps: pl.DataFrame) -> pl.DataFrame:
+def _sum_by_link_and_step(messages: pl.DataFrame, job_steps: pl.DataFrame) -> pl.DataFrame:
     """Return what each link does in each step of its job: `link`, and of both directions `messages` (how many),
     `message` (bytes), `first_ns`, `ended_ns`, `interval` (ns between messages), as `…_down` and `…_up`."""
     start, several = pl.col("flow_start_ns"), pl.col("messages").sum() > 1
@@ -118,13 +118,13 @@ def _rounds(messages: pl.DataFrame, job_steps: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _messages(flows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+def _whole_messages(flows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """Return the records of pairs that are whole numbers of one message, with how many: `messages`.
 
     The message is the smallest size that recurs in most of a pair's steps, pieces put together. Pairs most of whose
     bytes are something else are absent.
     """
-    sized = size_classes.in_one_piece(flows.select("pair", "step", "bytes"), settings.rhythm.same_size)
+    sized = size_classes.join_early_records(flows.select("pair", "step", "bytes"), settings.rhythm.same_size)
     sized = sized.with_columns(size_class=pl.Series(size_classes.classes(sized, settings.rhythm.same_size)))
     message = (
         sized.group_by("pair", "size_class")

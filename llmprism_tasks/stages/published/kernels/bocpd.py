@@ -156,7 +156,7 @@ def _by_length(kappa: float, alpha: float, max_run_length: int) -> ByLength:
 
 
 @vector_subroutine
-def _faded(
+def _fade_oldest_run(
     by_length: ByLength,
     length: Integers,
     mean: Floats,
@@ -187,7 +187,7 @@ def _faded(
 
 
 @vector_subroutine
-def _probable(
+def _drop_negligible_runs(
     length: Integers,
     mean: Floats,
     beta: Floats,
@@ -261,13 +261,13 @@ def _start_posterior(
                 log_mass[run] = max(log_mass[run] - best, LEAST_EXPONENT)
             exponentials(log_mass, room_bits, room, mass, whole)
             share = mass[count - 1]
-            kept = _probable(length, mean, beta, log_beta, log_mass, mass, count, negligible)
+            kept = _drop_negligible_runs(length, mean, beta, log_beta, log_mass, mass, count, negligible)
             count, total = kept, 0.0
             for run in range(count):  # the others grow
                 total += mass[run]
                 length[run] += 1
             if length[0] > longest:
-                count = _faded(by_length, length, mean, beta, log_beta, log_mass, count)
+                count = _fade_oldest_run(by_length, length, mean, beta, log_beta, log_mass, count)
             if t > offsets[series]:
                 posterior[t] = share / total
     return posterior

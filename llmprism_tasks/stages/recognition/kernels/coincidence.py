@@ -17,7 +17,7 @@ def together(starts: Integers, sizes: Integers, others: Integers, other_sizes: I
     sizes, other_sizes : bytes of these transfers
     tolerance : ns within which two begin together
     """
-    met, others_met = _bytes_met(starts, sizes, others, other_sizes, float(tolerance))
+    met, others_met = _coincident_bytes(starts, sizes, others, other_sizes, float(tolerance))
     return float(min(met / sizes.sum(), others_met / other_sizes.sum()))
 
 
@@ -31,7 +31,7 @@ def reach(starts: Integers, *, tolerance: float) -> float:
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, FLOAT64)
-def _bytes_met(
+def _coincident_bytes(
     starts: Integers, sizes: Integers, others: Integers, other_sizes: Integers, tolerance: float
 ) -> tuple[int, int]:
     """Return the bytes of each side that begin together with some of the other, walking along both in order of time."""

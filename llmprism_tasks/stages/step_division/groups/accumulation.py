@@ -59,26 +59,26 @@ def accumulated(
     """
     if not alike.any():
         return None
-    longest, number = _longest(traffic, silences, until), _numbers(traffic, until, alike)
+    longest, number = _longest_silences(traffic, silences, until), _micro_batch_numbers(traffic, until, alike)
     usual = np.median(longest[alike].max(axis=1))
     most, tried, found = 0.0, 1, (1, 0, 0)
     for batches in range(2, min(int(number[-1]) // FEW_BURSTS, MOST_BATCHES) + 1):
         tried += batches * PLACES_PER_STEP // len(PLACES_BESIDE)
-        ours, z, gain = _stands_out(longest[alike], number[alike] % batches, batches, jitter)
+        ours, z, gain = _compare_silences(longest[alike], number[alike] % batches, batches, jitter)
         gain[(z < clear) | (ours > usual)] = 0.0
         if gain.max() > most:
             most, best = float(gain.max()), divmod(int(gain.argmax()), PLACES_PER_STEP)
             found = (batches, *best)
     batches, turn, place = found
     first = (number % batches == turn) & alike
-    if most == 0.0 or _against_chance(longest[:, place], first, ~first & alike, jitter) <= LIKELIER_NATS + np.log(
+    if most == 0.0 or _nats_above_chance(longest[:, place], first, ~first & alike, jitter) <= LIKELIER_NATS + np.log(
         tried
     ):
         return None
     return Accumulated(batches, first, (place + 0.5) / PLACES_PER_STEP)
 
 
-def _against_chance(lengths: Floats, ours: Flags, others: Flags, jitter: float) -> float:
+def _nats_above_chance(lengths: Floats, ours: Flags, others: Flags, jitter: float) -> float:
     """Return by how many nats it is likelier that silences of some micro-batches are as long as they are than that
     those of as many others would be by chance: lengths of chance are not normal, so they are counted."""
     own = lengths[ours]
@@ -87,14 +87,14 @@ def _against_chance(lengths: Floats, ours: Flags, others: Flags, jitter: float) 
     return float(own.size * share * np.log(share / rate))
 
 
-def _numbers(traffic: Traffic, until: Integers, alike: Flags) -> Integers:
+def _micro_batch_numbers(traffic: Traffic, until: Integers, alike: Flags) -> Integers:
     """Return the number of each micro-batch by the bytes that it moves: two that were not cut apart count as two."""
     sent = np.append(0, np.cumsum(traffic.sizes)).astype(np.float64)
     moved = np.diff(sent[np.append(0, np.searchsorted(traffic.starts, until))])
     return np.cumsum(np.round(moved / np.median(moved[alike]))).astype(np.int64)
 
 
-def _longest(traffic: Traffic, silences: Silences, until: Integers) -> Floats:
+def _longest_silences(traffic: Traffic, silences: Silences, until: Integers) -> Floats:
     """Return the longest silence about each place of each micro-batch, 0 for none, shape (segments, places)."""
     sent = np.append(0, np.cumsum(traffic.sizes)).astype(np.float64)
     begins = np.append(0, np.searchsorted(traffic.starts, until))
@@ -110,7 +110,7 @@ def _longest(traffic: Traffic, silences: Silences, until: Integers) -> Floats:
     return longest
 
 
-def _stands_out(known: Floats, turn: Integers, batches: int, jitter: float) -> tuple[Floats, Floats, Floats]:
+def _compare_silences(known: Floats, turn: Integers, batches: int, jitter: float) -> tuple[Floats, Floats, Floats]:
     """Compare the silences of every k-th micro-batch with those of the others, from each of the first k on, at each
     place: shape (k, places).
 

@@ -68,14 +68,14 @@ def unreturned(each: Floats, back: Integers) -> float:
     each : shape (pairs, steps), bytes
     back : as `answers` returns
     """
-    net, both, typical = _links(each, back)
+    net, both, typical = _link_balance(each, back)
     if not both.size:
         return 0.0
     out = np.abs(net) > OUT_OF_BALANCE * typical
     return float(np.abs(net)[out].sum() / both.sum())
 
 
-def alike(sent: Floats) -> float:
+def alike_bytes_ratio(sent: Floats) -> float:
     """Return the ratio of the bytes of senders that are in steps in which they send about what they typically do, all
     senders alike.
 
@@ -97,7 +97,7 @@ def ends_of_steps(each: Floats, back: Integers) -> Integers:
     each : shape (pairs, parts), bytes
     back : as `answers` returns
     """
-    net, both, typical = _links(each, back)
+    net, both, typical = _link_balance(each, back)
     if not both.size:
         return np.zeros(0, np.int64)
     under_way = np.cumsum(net, axis=1)
@@ -119,7 +119,7 @@ def ends_of_steps(each: Floats, back: Integers) -> Integers:
     )
 
 
-def _links(each: Floats, back: Integers) -> tuple[Floats, Floats, Floats]:
+def _link_balance(each: Floats, back: Integers) -> tuple[Floats, Floats, Floats]:
     """Return what goes one way more than the other, and both ways, over each main link whose bytes come back in all;
     and what each typically moves where it moves anything, shape (links, 1)."""
     one = np.flatnonzero(back > np.arange(back.size))

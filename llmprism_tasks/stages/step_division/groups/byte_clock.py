@@ -71,14 +71,14 @@ def step_bytes(starts: Integers, last_end: int, sizes: Integers, pair: Integers)
     pair : shape (records,), from 0
     """
     sent = np.concatenate([[0], np.cumsum(sizes)]).astype(np.float64)
-    traffic = _Traffic(np.append(starts, last_end), sent, _moved(sizes, pair))
+    traffic = _Traffic(np.append(starts, last_end), sent, _cumulative_bytes_by_pair(sizes, pair))
     portion = sent[-1] / PORTIONS
-    correlation = _autocorrelation(_portions(traffic, portion))
-    again = _and_twice(correlation, PORTIONS // 3)
+    correlation = _autocorrelation(_portion_features(traffic, portion))
+    again = _mean_with_double_lag(correlation, PORTIONS // 3)
     places = np.flatnonzero(_is_peak(correlation)[: again.size])
     places = places[(places > SAME_PERIOD_PORTIONS) & (again[places] >= LEAST_CORRELATION)]
     places = places[again[places] >= STEP_OVER_BEST * again[places].max(initial=0.0)]
-    exact = ((int(place), _exact(correlation, int(place))) for place in places)
+    exact = ((int(place), _refine_period(correlation, int(place))) for place in places)
     step = next((lag for place, lag in exact if _is_step(traffic, portion, place, lag)), None)
     return None if step is None else float(step * portion)
 
@@ -88,12 +88,15 @@ def _is_step(traffic: _Traffic, portion: float, place: int, exact: float) -> boo
 
     The portions are made anew, so that the period is a whole number of them: else one of several steps fits better.
     """
-    correlation = _autocorrelation(_portions(traffic, portion * exact / place))
-    own, left = _and_twice(correlation, correlation.size // 3)[place], _remaining(correlation, place)
+    correlation = _autocorrelation(_portion_features(traffic, portion * exact / place))
+    own, left = (
+        _mean_with_double_lag(correlation, correlation.size // 3)[place],
+        _remaining_correlation(correlation, place),
+    )
     return bool(left < REMAINING_CORRELATION * own or left * (1 - correlation[place]) < CHANCE_CORRELATION)
 
 
-def _exact(correlation: Floats, place: int) -> float:
+def _refine_period(correlation: Floats, place: int) -> float:
     """Return a period to a fraction of a portion, by the peaks at twice, four times and so on of it."""
     exact, times = float(place), 2
     while times * exact + times < correlation.size // 2:
@@ -103,14 +106,14 @@ def _exact(correlation: Floats, place: int) -> float:
     return exact
 
 
-def _moved(sizes: Integers, pair: Integers) -> list[Floats]:
+def _cumulative_bytes_by_pair(sizes: Integers, pair: Integers) -> list[Floats]:
     """Return what each of some pairs moved before every record and in all."""
     pairs = np.unique(pair)
     chosen = pairs[np.linspace(0, pairs.size - 1, min(pairs.size, MOST_PAIRS)).astype(np.int64)]
     return [np.concatenate([[0], np.cumsum(np.where(pair == one, sizes, 0))]).astype(np.float64) for one in chosen]
 
 
-def _portions(traffic: _Traffic, portion: float) -> Floats:
+def _portion_features(traffic: _Traffic, portion: float) -> Floats:
     """Return what tells one portion of so many bytes from others, shape (portions, 1 + pairs): the logarithm of the
     time that it took, and the share of each pair, as deviations: the time weighs as much as all pairs."""
     sent = traffic.sent
@@ -134,7 +137,7 @@ def _autocorrelation(columns: Floats) -> Floats:
     return together / together[0] if together[0] > 0 else np.zeros(rows)
 
 
-def _and_twice(correlation: Floats, upto: int) -> Floats:
+def _mean_with_double_lag(correlation: Floats, upto: int) -> Floats:
     """Return the mean of what a lag and twice the lag have: a period has both, chance one of them."""
     around = sliding_window_view(
         np.pad(correlation, SAME_PERIOD_PORTIONS, constant_values=-1.0), 2 * SAME_PERIOD_PORTIONS + 1
@@ -152,10 +155,10 @@ def _is_peak(correlation: Floats) -> Flags:
     return peak
 
 
-def _remaining(correlation: Floats, period: int) -> float:
+def _remaining_correlation(correlation: Floats, period: int) -> float:
     """Return the greatest correlation that is left to a longer period when this one is taken away."""
     lag = np.arange(correlation.size - period)
     left = 2 * correlation[lag] - correlation[np.abs(lag - period)] - correlation[lag + period]
     left /= max(2 * (1 - correlation[period]), np.finfo(np.float64).tiny)
-    again = _and_twice(left, (correlation.size - period) // 3)
+    again = _mean_with_double_lag(left, (correlation.size - period) // 3)
     return float(again[int(1.5 * period) :].max(initial=0.0))

@@ -54,9 +54,9 @@ def group_periods(
     -------
     `group`, `period_ns`; groups without a common period are absent
     """
-    rhythms = _without_pauses(rhythms.filter(pl.Series(~_interrupted(rhythms))), settings)
-    endpoints = _endpoints(rhythms)
-    rhythms = _of_all_steps(rhythms, endpoints, settings)
+    rhythms = _drop_pause_periods(rhythms.filter(pl.Series(~_is_pause_period(rhythms))), settings)
+    endpoints = _nic_counts(rhythms)
+    rhythms = _drop_periods_of_slow_steps(rhythms, endpoints, settings)
     first, last = pl.col("first_ns").min().over("group"), pl.col("last_ns").max().over("group")
     lasts, seen = pl.col("bursts") * pl.col("period_ns"), pl.lit(until_ns) - first
     paused = (pl.col("mean_period_ns") - pl.col("period_ns")) * pl.col("bursts")
@@ -70,18 +70,18 @@ def group_periods(
     for others in (several, several.with_columns(period_ns="mean_period_ns"), few):
         left = others.join(found, on="group", how="anti")
         if not left.is_empty():
-            found = pl.concat([found, _agreed(flows, rhythms, left, endpoints, settings)])
+            found = pl.concat([found, _agreed_periods(flows, rhythms, left, endpoints, settings)])
     return found.sort("group")
 
 
-def _interrupted(rhythms: pl.DataFrame) -> Flags:
+def _is_pause_period(rhythms: pl.DataFrame) -> Flags:
     """Tell which sizes of a pair seem to repeat with a long period only because the pair pauses now and then.
 
     A size that is there for several periods of the whole pair keeps these; what the whole pair did for longer than the
     size kept its long period is the step, and the pauses are something else: checkpoints. So it is where the pair's
     bursts are too far apart to be buckets.
     """
-    pair, size_class, bursts, period, duration = _columns(
+    pair, size_class, bursts, period, duration = _column_arrays(
         rhythms, "pair", "size_class", "bursts", "period_ns", "duration_ns"
     )
     lasts, whole = bursts * period, size_class == WHOLE_PAIR
@@ -91,13 +91,13 @@ def _interrupted(rhythms: pl.DataFrame) -> Flags:
     return interrupted
 
 
-def _without_pauses(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _drop_pause_periods(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Forget the periods of whole pairs that are only quiet between many steps, as where checkpoints are saved.
 
     Such a pair is busy for most of the time from one pause to the next, its sizes come several times in between, for as
     long as the pauses do, and nothing in the group comes once.
     """
-    pair, size_class, bursts, period, mean, duration = _columns(
+    pair, size_class, bursts, period, mean, duration = _column_arrays(
         rhythms, "pair", "size_class", "bursts", "period_ns", "mean_period_ns", "duration_ns"
     )
     lasts, part = (bursts - 1) * mean, size_class >= 0
@@ -106,13 +106,13 @@ def _without_pauses(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataF
     pauses = pl.Series(busy & (SILENT_PERIODS * quicker <= period) & (longest + period >= lasts))
     if not pauses.any():
         return rhythms
-    slotted = rhythms.with_columns(slot=_slot("period_ns", settings))
-    once = _around(slotted.filter(~pauses).select("group", "slot").drop_nulls().unique())
+    slotted = rhythms.with_columns(slot=_log_slot("period_ns", settings))
+    once = _repeat_in_neighbour_slots(slotted.filter(~pauses).select("group", "slot").drop_nulls().unique())
     paused = slotted.filter(pauses).join(once, on=["group", "slot"], how="anti")
-    return _without(rhythms, paused, ["pair", "size_class"])
+    return _drop_periods(rhythms, paused, ["pair", "size_class"])
 
 
-def _columns(rhythms: pl.DataFrame, *names: str) -> Iterator[npt.NDArray[Any]]:
+def _column_arrays(rhythms: pl.DataFrame, *names: str) -> Iterator[npt.NDArray[Any]]:
     """Return columns as arrays, what is NULL as NaN."""
     return (rhythms[name].to_numpy() for name in names)
 
@@ -124,7 +124,9 @@ def _largest_of_pair(values: Floats, chosen: Flags, pair: Integers) -> Floats:
     return largest[pair]
 
 
-def _of_all_steps(rhythms: pl.DataFrame, endpoints: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _drop_periods_of_slow_steps(
+    rhythms: pl.DataFrame, endpoints: pl.DataFrame, settings: RhythmSettings
+) -> pl.DataFrame:
     """Forget the periods of streams that repeat with a longer one only in the slower steps of their group.
 
     Since somebody is slow, the others push early, and the collector has records of sizes that were none before; or the
@@ -134,7 +136,7 @@ def _of_all_steps(rhythms: pl.DataFrame, endpoints: pl.DataFrame, settings: Rhyt
     """
     times = pl.col("bursts").cast(pl.Int64) - 1
     seen = rhythms.with_columns(times=times, lasts=times * pl.col("mean_period_ns"))
-    seen = seen.with_columns(slot=_slot("lasts", settings))
+    seen = seen.with_columns(slot=_log_slot("lasts", settings))
     key = ["group", "times", "slot"]
     # Streams of a group that come as often and last as long are one: there are few such, however many NICs there are.
     alike = seen.drop_nulls("period_ns").group_by(key).agg(pl.col("period_ns", "lasts").median())
@@ -145,13 +147,13 @@ def _of_all_steps(rhythms: pl.DataFrame, endpoints: pl.DataFrame, settings: Rhyt
     now_and_then = (without.abs() < SILENT_PERIODS * pl.col("period_ns")) & (
         pl.col("times_right") < HALVES_RATIO * pl.col("times")
     )
-    of_some = alike.join(_throughout(seen, endpoints, settings), on="group").filter(
+    of_some = alike.join(_lasting_rhythms(seen, endpoints, settings), on="group").filter(
         longer, absent | (now_and_then & (others > CUT_OFF_BURSTS))
     )
-    return _without(seen, of_some, key).drop("times", "lasts", "slot")
+    return _drop_periods(seen, of_some, key).drop("times", "lasts", "slot")
 
 
-def _without(rhythms: pl.DataFrame, some: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+def _drop_periods(rhythms: pl.DataFrame, some: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     """Forget the periods of some streams; they are there all the same."""
     if some.is_empty():
         return rhythms
@@ -160,7 +162,7 @@ def _without(rhythms: pl.DataFrame, some: pl.DataFrame, key: Sequence[str]) -> p
     return rhythms.join(named, on=key, how="left", maintain_order="left").with_columns(period).drop("forgotten")
 
 
-def _throughout(seen: pl.DataFrame, endpoints: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _lasting_rhythms(seen: pl.DataFrame, endpoints: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Return the rhythms that many NICs of a group have for as long as any: `group`, `times`, `period_ns`, `lasts`."""
     longest = pl.col("lasts") >= pl.col("lasts").max().over("group") - SILENT_PERIODS * pl.col("period_ns")
     alike = ends_of(seen.drop_nulls("period_ns").filter(longest), "times", "slot", "period_ns", "lasts")
@@ -189,7 +191,7 @@ def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSett
     by_mean = [same_period("mean_period_ns", other, settings) for other in ("group_period_ns", "usual_mean_ns")]
     fits = pl.any_horizontal(by_median, *by_mean).fill_null(value=False)
     kept = known.with_columns(usual_mean_ns=usual_mean).filter(fits)
-    pair, size_class, bursts, mean, usual, duration, period = _columns(
+    pair, size_class, bursts, mean, usual, duration, period = _column_arrays(
         *(kept, "pair", "size_class", "bursts", "mean_period_ns", "usual_mean_ns", "duration_ns", "group_period_ns")
     )
     left, part = np.ones(kept.height, np.bool_), size_class >= 0
@@ -217,18 +219,18 @@ def same_period(left: str, right: str, settings: RhythmSettings) -> pl.Expr:
     return same
 
 
-def _slot(column: str, settings: RhythmSettings) -> pl.Expr:
+def _log_slot(column: str, settings: RhythmSettings) -> pl.Expr:
     """Number spans of time such that those that are the same have one number, or the next."""
     slot: pl.Expr = (pl.col(column).log() / float(np.log1p(settings.same_period))).floor().cast(pl.Int64)
     return slot
 
 
-def _around(slotted: pl.DataFrame) -> pl.DataFrame:
+def _repeat_in_neighbour_slots(slotted: pl.DataFrame) -> pl.DataFrame:
     """Return each row for its `slot` and for those beside it."""
     return pl.concat([slotted.with_columns(pl.col("slot") + shift) for shift in (-1, 0, 1)])
 
 
-def _endpoints(rhythms: pl.DataFrame) -> pl.DataFrame:
+def _nic_counts(rhythms: pl.DataFrame) -> pl.DataFrame:
     """Return how many NICs each group has: `group`, `endpoints`."""
     pairs = rhythms.filter(pl.col("size_class") == WHOLE_PAIR)
     return ends_of(pairs).unique().group_by("group").agg(endpoints=pl.len())
@@ -239,7 +241,7 @@ def ends_of(pairs: pl.DataFrame, *columns: str) -> pl.DataFrame:
     return pl.concat([pairs.select("group", *columns, addr=pl.col(end)) for end in PAIR])
 
 
-def _agreed(
+def _agreed_periods(
     flows: pl.DataFrame,
     rhythms: pl.DataFrame,
     periodic: pl.DataFrame,
@@ -247,11 +249,11 @@ def _agreed(
     settings: RhythmSettings,
 ) -> pl.DataFrame:
     """Return the period of each group whose NICs agree on one: `group`, `period_ns`."""
-    slotted = periodic.select("group", *PAIR, "bytes", "period_ns", slot=_slot("period_ns", settings))
+    slotted = periodic.select("group", *PAIR, "bytes", "period_ns", slot=_log_slot("period_ns", settings))
     total = rhythms.filter(pl.col("size_class") == WHOLE_PAIR).group_by("group").agg(total=pl.col("bytes").sum())
-    supporters = _around(ends_of(slotted, "slot").unique()).group_by("group", "slot")
+    supporters = _repeat_in_neighbour_slots(ends_of(slotted, "slot").unique()).group_by("group", "slot")
     support = (
-        _around(slotted)
+        _repeat_in_neighbour_slots(slotted)
         .group_by("group", "slot")
         .agg(carried=pl.col("bytes").sum(), period_ns=pl.col("period_ns").median())
         .join(total, on="group")
@@ -263,14 +265,14 @@ def _agreed(
     )
     longest = support.sort("group", "period_ns").group_by("group", maintain_order=True).last()
     around = longest.select("group", around="period_ns")
-    explained = _explained(flows, rhythms, periodic, around, settings)
+    explained = _explained_shares(flows, rhythms, periodic, around, settings)
     enough = around.join(explained.filter(pl.col("explained") >= settings.least_explained), on="group")
     agreed = periodic.select("group", "period_ns").join(enough, on="group")
     agreed = agreed.filter(same_period("period_ns", "around", settings))
     return agreed.group_by("group").agg(pl.col("period_ns").median()).sort("group")
 
 
-def _explained(
+def _explained_shares(
     flows: pl.DataFrame, rhythms: pl.DataFrame, periodic: pl.DataFrame, around: pl.DataFrame, settings: RhythmSettings
 ) -> pl.DataFrame:
     """Return for each group the share of bytes that its period explains: `group`, `explained`.
@@ -296,7 +298,7 @@ def _explained(
     often = periodic.filter(pl.col("bursts") > FEW_BURSTS).select("group").unique()
     known = pairs.join(repeats, on="pair", how="left").with_columns(pl.col("repeating").fill_null(0))
     rest = known.filter(pl.col("repeating") < pl.col("bytes")).join(often, on="group", how="semi")
-    steady = _steady(flows, rest, settings)
+    steady = _steady_pairs(flows, rest, settings)
     return (
         known.join(steady, on="pair", how="left")
         .group_by("group")
@@ -304,7 +306,7 @@ def _explained(
     )
 
 
-def _steady(flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _steady_pairs(flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Return the pairs that send about as often in each period: `pair`, `steady` (bytes).
 
     Parameters
@@ -313,7 +315,7 @@ def _steady(flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings) 
     """
     if pairs.is_empty():
         return pairs.select("pair", steady="bytes")
-    sent = nic_pairs.of_pairs(
+    sent = nic_pairs.flows_of_pairs(
         nic_pairs.in_order(flows).select("pair", "flow_start_ns"), pairs.select("pair", "first_ns", "around")
     )
     slots = sent.group_by("pair", slot=((pl.col("flow_start_ns") - pl.col("first_ns")) / pl.col("around")).floor())

@@ -105,11 +105,13 @@ def steps_together(
     -------
     the steps of groups of which most bytes and most NICs take part in them, told or not
     """
-    times, offsets, groups = _looked_at(flows, pairs, parts)
-    return _believed([_found(times, offsets, group, settings, by_bytes=by_bytes) for group in groups], pairs, settings)
+    times, offsets, groups = _flow_arrays_and_groups(flows, pairs, parts)
+    return _keep_explained_groups(
+        [_find_group_steps(times, offsets, group, settings, by_bytes=by_bytes) for group in groups], pairs, settings
+    )
 
 
-def ended_alike(
+def recut_at_step_ends(
     flows: pl.DataFrame, pairs: pl.DataFrame, steps: pl.DataFrame, alone: pl.Series, settings: RhythmSettings
 ) -> Found:
     """Cut groups where their steps end, whoever found the steps (`step_ends`).
@@ -126,18 +128,18 @@ def ended_alike(
     """
     linked = pairs.join(answered(pairs, settings), on="pair", how="semi").select("group").unique()
     asked = pairs.join(linked, on="group", how="anti", maintain_order="left")
-    times, offsets, groups = _looked_at(flows, asked, None)
+    times, offsets, groups = _flow_arrays_and_groups(flows, asked, None)
     ends = {group: part["end_ns"].to_numpy() for (group,), part in steps.group_by("group", maintain_order=True)}
     names = [group.pairs["group"][0] for group in groups]
     sharded = set(alone.to_list())
     found = [
-        _ended_alike(times, offsets, group, ends.get(name, np.zeros(0, np.int64)), settings, by_passes=name in sharded)
+        _recut_group(times, offsets, group, ends.get(name, np.zeros(0, np.int64)), settings, by_passes=name in sharded)
         for group, name in zip(groups, names, strict=True)
     ]
-    return _believed(found, asked, settings)
+    return _keep_explained_groups(found, asked, settings)
 
 
-def _looked_at(
+def _flow_arrays_and_groups(
     flows: pl.DataFrame, pairs: pl.DataFrame, parts: pl.Series | None
 ) -> tuple[Times, Integers, list[_Group]]:
     """Return the times and bytes of the flows, where each pair's begin, and the pairs of groups that are looked at."""
@@ -150,10 +152,10 @@ def _looked_at(
     looked_at = pairs.select("pair", "group", "src_addr", "dst_addr", place=place).filter(
         pairs.select(throughout & heavy).to_series()
     )
-    return (begins, ends, sizes), offsets, _groups(looked_at.sort("group", "pair"), parts)
+    return (begins, ends, sizes), offsets, _split_into_groups(looked_at.sort("group", "pair"), parts)
 
 
-def _believed(found: list[Found | None], pairs: pl.DataFrame, settings: RhythmSettings) -> Found:
+def _keep_explained_groups(found: list[Found | None], pairs: pl.DataFrame, settings: RhythmSettings) -> Found:
     """Return the steps of groups of which most bytes and most NICs take part in them."""
     none = pairs.clear().select(
         *("pair", "group"),
@@ -162,11 +164,11 @@ def _believed(found: list[Found | None], pairs: pl.DataFrame, settings: RhythmSe
         told=pl.lit(value=True),
         ended=pl.lit(value=True),
     )
-    every = all_of([Found(none, *np.zeros((4, 0), np.int64)), *(one for one in found if one is not None)])
-    return every.of(_explained(every.streams, pairs, settings))
+    every = merge_steps([Found(none, *np.zeros((4, 0), np.int64)), *(one for one in found if one is not None)])
+    return every.of(_explained_groups(every.streams, pairs, settings))
 
 
-def _explained(streams: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _explained_groups(streams: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Return the groups of which most bytes, and most NICs, are of pairs that take part in the steps: `group`."""
 
     def measured(some: pl.DataFrame) -> pl.DataFrame:
@@ -182,7 +184,7 @@ def _explained(streams: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSetti
     )
 
 
-def all_of(found: list[Found]) -> Found:
+def merge_steps(found: list[Found]) -> Found:
     """Return the steps of several sets of groups as one."""
     before = np.cumsum([0, *(one.number.size for one in found)])
     low, high = (
@@ -214,7 +216,7 @@ class _Group(NamedTuple):
     is_piped: bool
 
 
-def _groups(pairs: pl.DataFrame, piped: pl.Series | None) -> list[_Group]:
+def _split_into_groups(pairs: pl.DataFrame, piped: pl.Series | None) -> list[_Group]:
     """Return the groups of pairs: `pair`, `group`, `src_addr`, `dst_addr`, `place`, those of a group together. What
     Polars is to find is asked for all of them at once: some platforms have a thousand."""
     named = pairs.select("pair", "group")
@@ -243,7 +245,7 @@ class _Sample(NamedTuple):
     foreign: Flags
 
 
-def _sample(times: Times, offsets: Integers, group: _Group) -> _Sample | None:
+def _sample_group(times: Times, offsets: Integers, group: _Group) -> _Sample | None:
     """Return what is looked at of a group; None if all of it never pauses."""
     senders = int(group.sender.max()) + 1
     looked_at = min(senders, max(SAMPLED_PAIRS * senders // group.place.size, LEAST_SENDERS))
@@ -255,38 +257,44 @@ def _sample(times: Times, offsets: Integers, group: _Group) -> _Sample | None:
     return _Sample(traffic, chosen, foreign) if traffic.stream.size else None
 
 
-def _found(times: Times, offsets: Integers, group: _Group, settings: RhythmSettings, *, by_bytes: bool) -> Found | None:
+def _find_group_steps(
+    times: Times, offsets: Integers, group: _Group, settings: RhythmSettings, *, by_bytes: bool
+) -> Found | None:
     """Return the steps of one group."""
-    sample = _sample(times, offsets, group)
+    sample = _sample_group(times, offsets, group)
     if sample is None:
         return None
-    moved_until = partial(_moved_until, times, offsets, group.place)
+    moved_until = partial(_bytes_per_segment, times, offsets, group.place)
     steps = repeated(sample.traffic, settings, by_bytes=by_bytes)
-    cut = None if steps is None else _as_steps(steps, moved_until(steps.until_ns), group.back, settings)
+    cut = None if steps is None else _steps_by_template(steps, moved_until(steps.until_ns), group.back, settings)
     if steps is not None and cut is not None:
-        found = _with_part(cut, group, sample, told=steps.told, ended=steps.ended)
-        return _ended_early(found, times, offsets, group, sample, steps)
+        found = _steps_with_participants(cut, group, sample, told=steps.told, ended=steps.ended)
+        return _end_early_for_busy_pairs(found, times, offsets, group, sample, steps)
     if group.is_piped or (steps is not None and steps.told):
         silences = sample.traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
-        cut = _between_empty(sample.traffic, silences, moved_until, group.back)
-    return None if cut is None else _with_part(cut, group, sample)
+        cut = _steps_between_empty_pipelines(sample.traffic, silences, moved_until, group.back)
+    return None if cut is None else _steps_with_participants(cut, group, sample)
 
 
-def _ended_alike(
+def _recut_group(
     times: Times, offsets: Integers, group: _Group, ends: Integers, settings: RhythmSettings, *, by_passes: bool
 ) -> Found | None:
     """Return the steps of one group, given when they ended as somebody found them."""
-    sample = _sample(times, offsets, group)
+    sample = _sample_group(times, offsets, group)
     steps = None if sample is None else repeated_at(sample.traffic, ends, settings, by_passes=by_passes)
     if sample is None or steps is None:
         return None
-    cut = _as_steps(steps, _moved_until(times, offsets, group.place, steps.until_ns), group.back, settings)
+    cut = _steps_by_template(
+        steps, _bytes_per_segment(times, offsets, group.place, steps.until_ns), group.back, settings
+    )
     if cut is None:
         return None
-    return _ended_early(_with_part(cut, group, sample), times, offsets, group, sample, steps)
+    return _end_early_for_busy_pairs(_steps_with_participants(cut, group, sample), times, offsets, group, sample, steps)
 
 
-def _ended_early(found: Found, times: Times, offsets: Integers, group: _Group, sample: _Sample, steps: Steps) -> Found:
+def _end_early_for_busy_pairs(
+    found: Found, times: Times, offsets: Integers, group: _Group, sample: _Sample, steps: Steps
+) -> Found:
     """End steps right after the pairs that are silent then, for pairs that are not.
 
     Where some pairs of the senders that are looked at never pause, such as those that gather parameters, others have
@@ -296,7 +304,7 @@ def _ended_early(found: Found, times: Times, offsets: Integers, group: _Group, s
         return found
     ends, until = steps.ends_ns[:-1], steps.until_ns[:-1]
     edges = np.append(np.stack([ends, 2 * until - ends - 1], axis=1).ravel(), FOREVER)
-    between = _moved_until(times, offsets, group.place, edges)[:, 1::2] > 0
+    between = _bytes_per_segment(times, offsets, group.place, edges)[:, 1::2] > 0
     busy = between.mean(axis=1) >= PRESENT
     shift = np.where(
         busy[np.searchsorted(group.pairs["pair"].to_numpy(), found.streams["pair"].to_numpy())], until.size + 1, 0
@@ -309,7 +317,9 @@ def _ended_early(found: Found, times: Times, offsets: Integers, group: _Group, s
     )
 
 
-def _with_part(cut: _Cut, group: _Group, sample: _Sample, *, told: bool = True, ended: bool = False) -> Found:
+def _steps_with_participants(
+    cut: _Cut, group: _Group, sample: _Sample, *, told: bool = True, ended: bool = False
+) -> Found:
     """Return the steps of a group, with the pairs that take part in them."""
     steady = takes_part(cut.alike.T)
     steady[np.flatnonzero(sample.pairs)[sample.foreign]] = False
@@ -336,7 +346,7 @@ class _Cut(NamedTuple):
     alike: Floats
 
 
-def _as_steps(steps: Steps, each: Floats, back: Integers, settings: RhythmSettings) -> _Cut | None:
+def _steps_by_template(steps: Steps, each: Floats, back: Integers, settings: RhythmSettings) -> _Cut | None:
     """Return the steps that a template makes of a group; None where bytes come back later than in the segment that
     they were sent in, for then segments are parts of steps.
 
@@ -347,13 +357,13 @@ def _as_steps(steps: Steps, each: Floats, back: Integers, settings: RhythmSettin
     """
     step = steps.share >= PRESENT
     step[-1] &= steps.share[-1] >= settings.least_step  # the rest of it may be still to come
-    if balance.unreturned(_by_step(each, np.flatnonzero(step)), back) > balance.UNRETURNED:
+    if balance.unreturned(_bytes_per_step(each, np.flatnonzero(step)), back) > balance.UNRETURNED:
         return None
     number = np.where(step, np.cumsum(step) - 1, -1)
     return _Cut(steps.until_ns, number, steps.period_ns, steps.clarity, each[:, steps.whole])
 
 
-def _between_empty(
+def _steps_between_empty_pipelines(
     traffic: Traffic, silences: Silences, moved_until: Callable[[Integers], Floats], back: Integers
 ) -> _Cut | None:
     """Return the steps of a group whose pipelines are empty between them; None without two such moments.
@@ -371,7 +381,7 @@ def _between_empty(
     ends = balance.ends_of_steps(each, back)
     if ends.size < 2:
         return None
-    of_steps = _by_step(each, ends)
+    of_steps = _bytes_per_step(each, ends)
     in_all = of_steps.sum(axis=0)
     alike = np.abs(in_all / np.median(in_all) - 1) <= SAME_TEMPLATE
     if alike.mean() < NEARLY_ALL:
@@ -381,7 +391,7 @@ def _between_empty(
     return _Cut(until, number, float(np.median(np.diff(last_ends[ends]))), 0.0, of_steps[:, alike])
 
 
-def _moved_until(times: Times, offsets: Integers, place: Integers, until_ns: Integers) -> Floats:
+def _bytes_per_segment(times: Times, offsets: Integers, place: Integers, until_ns: Integers) -> Floats:
     """Return what some pairs move in each of several segments, given up to when they go: shape (pairs, segments)."""
     segments = until_ns.size
     rows, within = grouped_sort.spread(offsets, place)
@@ -392,7 +402,7 @@ def _moved_until(times: Times, offsets: Integers, place: Integers, until_ns: Int
     return each.reshape(place.size, segments)
 
 
-def _by_step(each: Floats, ends: Integers) -> Floats:
+def _bytes_per_step(each: Floats, ends: Integers) -> Floats:
     """Return what is moved in each step but the first, shape (pairs, steps), given the last segment of each step."""
     moved = np.cumsum(each, axis=1)[:, ends]
     steps: Floats = np.diff(moved, axis=1)

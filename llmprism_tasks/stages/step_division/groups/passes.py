@@ -45,17 +45,17 @@ def end_of_backward(
     step = np.diff(sent[first])
     alike = np.flatnonzero(np.abs(step - np.median(step)) <= same_bytes * np.median(step))
     length = traffic.starts[silences.at] - traffic.latest[silences.at - 1]
-    if alike.size < FEW_BURSTS or not _throughout(silences.at, length, first, ends, alike):
+    if alike.size < FEW_BURSTS or not _has_only_short_silences(silences.at, length, first, ends, alike):
         return None
     at = sent[silences.at]
     bursts = np.diff(np.concatenate([[0.0], at, sent[-1:]]))
-    burst = _typical(bursts)
+    burst = _self_weighted_median(bursts)
     if burst >= SHORTEST_PASS * np.median(step):
         return None
     begins, count = sent[first][alike, np.newaxis], np.median(np.diff(np.searchsorted(silences.at, first))[alike])
     places = begins + (np.arange(PLACES_PER_STEP) + 0.5) / PLACES_PER_STEP * step[alike, np.newaxis]
-    profile = np.median(_longest(silences, at, places, burst), axis=0)
-    edge = _falls(profile, count, jitter)
+    profile = np.median(_longest_silences(silences, at, places, burst), axis=0)
+    edge = _falling_edge(profile, count, jitter)
     if edge is None:
         return None
     grows = np.log(np.maximum(bursts[1:], 1.0) / np.maximum(bursts[:-1], 1.0))
@@ -69,7 +69,7 @@ def end_of_backward(
     return ratio if min(ratio, 1 - ratio) >= SHORTEST_PASS / 2 else 0.0
 
 
-def _throughout(at: Integers, length: Integers, first: Integers, ends: Integers, alike: Integers) -> bool:
+def _has_only_short_silences(at: Integers, length: Integers, first: Integers, ends: Integers, alike: Integers) -> bool:
     """Return whether most steps have no silence that is as long as a pass, and some silences."""
     step = np.searchsorted(first, at, side="left") - 1
     longest = np.zeros(ends.size, np.int64)
@@ -78,14 +78,14 @@ def _throughout(at: Integers, length: Integers, first: Integers, ends: Integers,
     return bool(0 < np.median(ratio[alike]) < SHORTEST_PASS)
 
 
-def _typical(bursts: Floats) -> float:
+def _self_weighted_median(bursts: Floats) -> float:
     """Return the burst such that those as large make up half of all bytes."""
     ordered = np.sort(bursts)
     total = np.cumsum(ordered)
     return float(ordered[np.searchsorted(total, total[-1] / 2)])
 
 
-def _longest(silences: Silences, at: Floats, places: Floats, burst: float) -> Floats:
+def _longest_silences(silences: Silences, at: Floats, places: Floats, burst: float) -> Floats:
     """Return the longest of the silences about some places, which are no farther than half a burst; 0 for none. Bursts
     of one pass may be larger than those of the other: if one is less than two, the nearest silence is about it.
 
@@ -105,7 +105,7 @@ def _longest(silences: Silences, at: Floats, places: Floats, burst: float) -> Fl
     return longest
 
 
-def _falls(profile: Floats, count: float, jitter: float) -> float | None:
+def _falling_edge(profile: Floats, count: float, jitter: float) -> float | None:
     """Return at which ratio of a cycle a profile falls from the higher of two levels to the lower; None where it is not
     sure that it has two. Most of it is on the higher one: the backward pass gathers what the forward pass does, and
     reduces gradients besides.

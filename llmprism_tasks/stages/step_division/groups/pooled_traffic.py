@@ -112,7 +112,7 @@ def pausing(traffic: Traffic) -> Flags:
     ends = np.concatenate([np.maximum.accumulate(ends[low:high]) for low, high in pairwise(offsets)])
     pauses = np.maximum(np.append(starts[1:] - ends[:-1], 0), 0)
     pauses[offsets[1:] - 1] = 0
-    typical = float(np.median([_of_half(pauses[low:high]) for low, high in pairwise(offsets)]))
+    typical = float(np.median([_self_weighted_median(pauses[low:high]) for low, high in pairwise(offsets)]))
     begins = np.zeros(pair.size, np.bool_)
     begins[offsets[:-1]] = True
     begins[1:] |= pauses[:-1] >= BRIEF_PAUSE * typical
@@ -124,7 +124,7 @@ def pausing(traffic: Traffic) -> Flags:
     return pausing
 
 
-def _of_half(pauses: Integers) -> float:
+def _self_weighted_median(pauses: Integers) -> float:
     """Return the pause such that those as long make up half of the time of all."""
     ordered = np.sort(pauses)
     total = np.cumsum(ordered)

@@ -37,10 +37,14 @@ def first_bursts(
     least: from the group's first flow to the end of the burst, or from there until now)
     """
     pairs = rhythms.filter(pl.col("size_class") == WHOLE_PAIR).select("pair", *PAIR, "group", "first_ns", "bytes")
-    ends = _ends(pairs).group_by("group").agg(endpoints=pl.col("addr").n_unique(), first_ns=pl.col("first_ns").min())
-    ring = _rings(_single(flows, pairs, settings, until_ns), settings)
+    ends = (
+        _rows_by_end(pairs)
+        .group_by("group")
+        .agg(endpoints=pl.col("addr").n_unique(), first_ns=pl.col("first_ns").min())
+    )
+    ring = _ring_pairs(_single_burst_pairs(flows, pairs, settings, until_ns), settings)
     enough = (
-        _ends(ring)
+        _rows_by_end(ring)
         .group_by("group")
         .agg(supporters=pl.col("addr").n_unique(), end_ns=pl.col("end_ns").max())
         .join(ends, on="group")
@@ -56,7 +60,9 @@ def first_bursts(
     )
 
 
-def _single(flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings, until_ns: int) -> pl.DataFrame:
+def _single_burst_pairs(
+    flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings, until_ns: int
+) -> pl.DataFrame:
     """Keep the pairs that have been quiet for far longer than ever between two flows: one burst, which is over."""
     offsets = nic_pairs.starts_of_pairs(flows)
     at = np.searchsorted(flows["pair"].to_numpy()[offsets[:-1]], pairs["pair"].to_numpy())
@@ -68,7 +74,7 @@ def _single(flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings, 
     return seen.filter(until_ns - pl.col("end_ns") >= settings.few_quiet_ratio * pl.col("quiet"))
 
 
-def _rings(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _ring_pairs(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Keep the pairs whose both ends receive as much as they send, from few peers and to as few."""
     sides = {
         "sent": pairs.group_by("group", addr="src_addr").agg(sent=pl.col("bytes").sum(), receivers=pl.len()),
@@ -86,5 +92,5 @@ def _rings(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     return pairs
 
 
-def _ends(pairs: pl.DataFrame) -> pl.DataFrame:
+def _rows_by_end(pairs: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([pairs.with_columns(addr=pl.col(end)) for end in PAIR])

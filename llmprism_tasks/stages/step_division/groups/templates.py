@@ -139,7 +139,7 @@ def repeated(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> S
     Foreign traffic fills the silences. So pairs that have no part in the likeliest steps are left out once, and so are
     records that last longer than these; and the others are asked again.
     """
-    best = _shown(traffic, settings, by_bytes=by_bytes)
+    best = _find_steps(traffic, settings, by_bytes=by_bytes)
     if best is None:
         return None
     segment = np.searchsorted(best.until_ns, traffic.starts)
@@ -147,7 +147,7 @@ def repeated(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> S
     each = np.bincount(traffic.pair * segments + segment, traffic.sizes, pairs * segments).astype(np.float64)
     steady = takes_part(each.reshape(pairs, segments).T[best.whole])
     kept = steady[traffic.pair] & (best.whole[segment] | (traffic.ends - traffic.starts <= best.period_ns))
-    again = best if kept.all() else _shown(traffic.of(kept), settings, by_bytes=by_bytes)
+    again = best if kept.all() else _find_steps(traffic.of(kept), settings, by_bytes=by_bytes)
     return again if again is not None and (again.told or again.is_clear()) else None
 
 
@@ -167,12 +167,12 @@ def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings, *, b
     if silences.at.size < FEW_BURSTS or len(moved) < FEW_BURSTS:
         return None
     total = traffic.moved(silences.at[:0])[-1]
-    found = _fitted(
+    found = _fit_template(
         traffic, silences, total, np.median(np.diff(moved, axis=0), axis=0), settings, CLOCKED_SILENCES_PER_STEP
     )
     if found is None or found.explained < NEARLY_ALL or found.whole.sum() < NEARLY_ALL * ends.size:
         return None
-    longest = silences.longest(_count(CLOCKED_SILENCES_PER_STEP, total, found.template))
+    longest = silences.longest(_silence_count(CLOCKED_SILENCES_PER_STEP, total, found.template))
     sender = np.zeros(int(traffic.pair.max()) + 1, np.int64)
     sender[traffic.pair] = traffic.stream
     passed = None
@@ -181,12 +181,12 @@ def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings, *, b
             traffic, silences, ends, same_bytes=settings.byte_tolerance, jitter=LEAST_VARIANCE
         )
     if passed is not None:
-        return _ended_at(passed, traffic, longest, ends, found, settings) if passed else None
+        return _cut_near_byte_ratio(passed, traffic, longest, ends, found, settings) if passed else None
     records = traffic.pair, traffic.starts, traffic.sizes
     steps = total.sum() / found.template.sum()
     waits = step_ends.waits(records, sender, longest.at, traffic.latest[longest.at - 1], steps)
-    cuts, segments = _cut(traffic, longest, waits - np.median(waits), found.template, settings)
-    ended = _described(traffic, longest, cuts, total, found.template, segments, settings)
+    cuts, segments = _cut_at_silences(traffic, longest, waits - np.median(waits), found.template, settings)
+    ended = _describe_steps(traffic, longest, cuts, total, found.template, segments, settings)
     if ended.whole.sum() < FEW_BURSTS:
         return None
 
@@ -199,7 +199,7 @@ def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings, *, b
     )
 
 
-def _ended_at(
+def _cut_near_byte_ratio(
     ratio: float, traffic: Traffic, silences: Silences, ends: Integers, found: Steps, settings: RhythmSettings
 ) -> Steps | None:
     """Return the steps of a group, cut at silences near a ratio of the bytes of the steps that were found; None where
@@ -214,12 +214,12 @@ def _ended_at(
     places = np.concatenate([sent[told] + ratio * step, sent[told] - (1 - ratio) * step])
     off = np.abs(sent[at][:, np.newaxis] - places).min(axis=1) / step
     bursts = at.size / (sent[-1] / step)
-    cuts, segments = _cut(traffic, silences, -off * bursts, found.template, settings)
-    ended = _described(traffic, silences, cuts, total, found.template, segments, settings)
+    cuts, segments = _cut_at_silences(traffic, silences, -off * bursts, found.template, settings)
+    ended = _describe_steps(traffic, silences, cuts, total, found.template, segments, settings)
     return ended if ended.whole.sum() >= FEW_BURSTS else None
 
 
-def _shown(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> Steps | None:
+def _find_steps(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> Steps | None:
     """Return what the smallest template between whose segments the silences stand out makes of a group; where none
     does, what comes again by the byte clock; and where this tells no steps either, the clearest template."""
     silences = traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
@@ -227,11 +227,11 @@ def _shown(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> Ste
         return None
     total = traffic.moved(silences.at[:0])[-1]
     tried = [
-        _fitted(traffic, silences, total, template, settings, SILENCES_PER_STEP)
-        for template in _unlike(_proposed(traffic, silences))
+        _fit_template(traffic, silences, total, template, settings, SILENCES_PER_STEP)
+        for template in _distinct_templates(_propose_templates(traffic, silences))
     ]
     fitted = [one for one in tried if one is not None]
-    best = _likeliest([one for one in fitted if one.is_likely()], traffic, silences, settings)
+    best = _choose_clear_template([one for one in fitted if one.is_likely()], traffic, silences, settings)
     if best is not None:
         parts = [
             one.clarity
@@ -240,19 +240,21 @@ def _shown(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> Ste
         ]
         best = best._replace(clarity_of_parts=float(np.nanmax([-np.inf, *parts])))
         if not best.told and best.explained >= EXPLAINED_BYTES:
-            best = _of_several(best, traffic, silences, settings) or best
+            best = _steps_of_micro_batches(best, traffic, silences, settings) or best
     if not by_bytes or (best is not None and best.told):
         return best
     step = byte_clock.step_bytes(traffic.starts, int(traffic.latest[-1]), traffic.sizes, traffic.pair)
     if step is not None:
-        template = _moved_in(step, traffic.moved(np.arange(1, traffic.stream.size)))
-        found = _fitted(traffic, silences, total, template, settings, CLOCKED_SILENCES_PER_STEP)
+        template = _template_from_step_bytes(step, traffic.moved(np.arange(1, traffic.stream.size)))
+        found = _fit_template(traffic, silences, total, template, settings, CLOCKED_SILENCES_PER_STEP)
         if found is not None and found.explained >= settings.least_explained and found.clarity >= CLOCKED_CLEAR_SIGMAS:
             return found._replace(told=True)
     return best
 
 
-def _of_several(micro: Steps, traffic: Traffic, silences: Silences, settings: RhythmSettings) -> Steps | None:
+def _steps_of_micro_batches(
+    micro: Steps, traffic: Traffic, silences: Silences, settings: RhythmSettings
+) -> Steps | None:
     """Return the steps of a group, given the micro-batches that they are made of; None where these are steps, as far
     as anybody can tell.
 
@@ -264,12 +266,12 @@ def _of_several(micro: Steps, traffic: Traffic, silences: Silences, settings: Rh
         return None
     begins = np.append(traffic.starts[0] - 1, micro.ends_ns[:-1])[told.first]
     template = micro._replace(template=told.batches * micro.template)
-    ended = _ended_at(told.place / told.batches, traffic, silences, begins, template, settings)
-    passed = _shows_passes(micro, traffic, silences, settings)
+    ended = _cut_near_byte_ratio(told.place / told.batches, traffic, silences, begins, template, settings)
+    passed = _has_visible_passes(micro, traffic, silences, settings)
     return None if ended is None else ended._replace(told=True, ended=passed)
 
 
-def _moved_in(step: float, moved: Floats) -> Floats:
+def _template_from_step_bytes(step: float, moved: Floats) -> Floats:
     """Return what each sender typically moves while all of them move the bytes of a step.
 
     Parameters
@@ -283,14 +285,16 @@ def _moved_in(step: float, moved: Floats) -> Floats:
     return typical
 
 
-def _shows_passes(steps: Steps, traffic: Traffic, silences: Silences, settings: RhythmSettings) -> bool:
+def _has_visible_passes(steps: Steps, traffic: Traffic, silences: Silences, settings: RhythmSettings) -> bool:
     """Say whether silences show a forward and a backward pass in steps, or in what was taken for them."""
     ends = steps.ends_ns[steps.whole]
     known = {"same_bytes": settings.byte_tolerance, "jitter": LEAST_VARIANCE}
     return passes.end_of_backward(traffic, silences, ends, **known) is not None
 
 
-def _likeliest(tried: list[Steps], traffic: Traffic, silences: Silences, settings: RhythmSettings) -> Steps | None:
+def _choose_clear_template(
+    tried: list[Steps], traffic: Traffic, silences: Silences, settings: RhythmSettings
+) -> Steps | None:
     """Return what the smallest clear template makes of a group, or the clearest one; None without any.
 
     Bursts that have no silence inside may be steps, or parts of steps: nobody can tell what several of them are, unless
@@ -304,13 +308,13 @@ def _likeliest(tried: list[Steps], traffic: Traffic, silences: Silences, setting
     known = [
         one
         for one in tried
-        if one.clarity >= 0 and (one.explained > more or _shows_passes(one, traffic, silences, settings))
+        if one.clarity >= 0 and (one.explained > more or _has_visible_passes(one, traffic, silences, settings))
     ]
     clear = next((one for one in known if one.clarity >= CLEAR_SIGMAS and one.explained > more), None)
     return clear._replace(told=True) if clear else max(known, key=lambda one: one.clarity, default=None)
 
 
-def _proposed(traffic: Traffic, silences: Silences) -> list[Floats]:
+def _propose_templates(traffic: Traffic, silences: Silences) -> list[Floats]:
     """Return the bytes of each stream in segments that come again between silences of some length, those first that
     make up most of all bytes."""
     moved = traffic.moved(silences.at)
@@ -327,7 +331,7 @@ def _proposed(traffic: Traffic, silences: Silences) -> list[Floats]:
     return [template for _, template in sorted(found, key=lambda one: -one[0])]
 
 
-def _unlike(templates: list[Floats]) -> list[Floats]:
+def _distinct_templates(templates: list[Floats]) -> list[Floats]:
     """Return the first of templates that are the same, and no more than are tried."""
     kept: list[Floats] = []
     for template in templates:
@@ -336,28 +340,28 @@ def _unlike(templates: list[Floats]) -> list[Floats]:
     return kept[:MOST_TEMPLATES]
 
 
-def _fitted(
+def _fit_template(
     traffic: Traffic, silences: Silences, total: Floats, template: Floats, settings: RhythmSettings, per_step: int
 ) -> Steps | None:
     """Return what a template makes of a group, the segments of which have made it better; None where there are none."""
     for _ in range(REFINEMENTS):
         if not template.any():
             return None
-        longest = silences.longest(_count(per_step, total, template))
-        cuts, segments = _cut(traffic, longest, longest.length, template, settings)
-        whole = _like(segments, template, settings)[:, template > 0].mean(axis=1) >= NEARLY_ALL
+        longest = silences.longest(_silence_count(per_step, total, template))
+        cuts, segments = _cut_at_silences(traffic, longest, longest.length, template, settings)
+        whole = _is_like_template(segments, template, settings)[:, template > 0].mean(axis=1) >= NEARLY_ALL
         if whole.sum() < FEW_BURSTS:
             return None
         template = np.median(segments[whole], axis=0)
-    return _described(traffic, longest, cuts, total, template, segments, settings)
+    return _describe_steps(traffic, longest, cuts, total, template, segments, settings)
 
 
-def _count(per_step: int, total: Floats, template: Floats) -> int:
+def _silence_count(per_step: int, total: Floats, template: Floats) -> int:
     """Return how many silences cuts are chosen from."""
     return per_step * max(int(total.sum() / template.sum()), SILENCES_PER_STEP)
 
 
-def _cut(
+def _cut_at_silences(
     traffic: Traffic, silences: Silences, worth: Floats, template: Floats, settings: RhythmSettings
 ) -> tuple[Integers, Floats]:
     """Return the best cuts at silences, and what each stream moves between them, shape (segments, streams).
@@ -376,13 +380,13 @@ def _cut(
     return cuts, segments
 
 
-def _like(segments: Floats, template: Floats, settings: RhythmSettings) -> Flags:
+def _is_like_template(segments: Floats, template: Floats, settings: RhythmSettings) -> Flags:
     """Say whether each stream moves in each segment what it does in the template, shape (segments, streams)."""
     like: Flags = (np.abs(segments - template) <= settings.byte_tolerance * template) & (template > 0)
     return like
 
 
-def _described(
+def _describe_steps(
     traffic: Traffic,
     silences: Silences,
     cuts: Integers,
@@ -392,7 +396,7 @@ def _described(
     settings: RhythmSettings,
 ) -> Steps:
     """Return what a template makes of a group, given what each stream moves in each segment."""
-    there, like = template > 0, _like(segments, template, settings)
+    there, like = template > 0, _is_like_template(segments, template, settings)
     share = np.minimum(segments[:, there] / template[there], 1.0).mean(axis=1)
     at, inner = cuts[1:-1] - 1, np.ones(silences.at.size, np.bool_)
     inner[at] = False

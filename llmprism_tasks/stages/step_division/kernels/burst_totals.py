@@ -33,7 +33,7 @@ class Totals(NamedTuple):
     total_before: Integers
 
 
-def of_numbers(
+def totals_by_number(
     numbers: Integers, offsets: Integers, starts: Integers, ends: Integers, sizes: Integers, *, edge: int = 0
 ) -> tuple[Totals, Integers]:
     """Sum up the transfers of each series that have one number.
@@ -50,11 +50,11 @@ def of_numbers(
     -------
     the totals, and for each transfer the row of them that it is part of; -1 for none
     """
-    table, rows = _of_numbers(numbers, offsets, starts, ends, sizes, edge)
+    table, rows = _totals_by_number(numbers, offsets, starts, ends, sizes, edge)
     return Totals(*table), rows
 
 
-def of_owners(found: Totals, owners: Integers, number: int) -> Totals:
+def totals_by_owner(found: Totals, owners: Integers, number: int) -> Totals:
     """Put the totals of all series of an owner together: its own series, and each in order of numbers.
 
     Parameters
@@ -68,11 +68,11 @@ def of_owners(found: Totals, owners: Integers, number: int) -> Totals:
     """
     each = owners[found.series]
     places, offsets = grouped_sort.collected(each.ravel(), number)
-    return Totals(*_of_owners(np.stack(found), places // max(each.shape[1], 1), offsets))
+    return Totals(*_totals_by_owner(np.stack(found), places // max(each.shape[1], 1), offsets))
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, INT64S, INT64)
-def _of_numbers(
+def _totals_by_number(
     numbers: Integers, offsets: Integers, starts: Integers, ends: Integers, sizes: Integers, edge: int
 ) -> tuple[Integers, Integers]:
     most, total = 0, 0
@@ -109,7 +109,7 @@ def _of_numbers(
 
 
 @kernel(array(INT64, 2), INT64S, INT64S)
-def _of_owners(found: Integers, rows: Integers, offsets: Integers) -> Integers:
+def _totals_by_owner(found: Integers, rows: Integers, offsets: Integers) -> Integers:
     numbers = found[1]
     most = 0
     for row in rows:

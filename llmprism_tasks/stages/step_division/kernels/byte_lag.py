@@ -77,7 +77,7 @@ def repeating_bytes(
 
 
 @subroutine
-def _chunks(
+def _split_into_chunks(
     starts: Integers, ends: Integers, sizes: Integers, least: float, first: Integers, carried: Floats, gaps: Floats
 ) -> int:
     """Write the first transfer, the bytes and the silence before (ns) of each chunk that no longer silence parts."""
@@ -94,7 +94,7 @@ def _chunks(
 
 
 @subroutine
-def _joined(first: Integers, carried: Floats, gaps: Floats, count: int) -> int:
+def _join_negligible_chunks(first: Integers, carried: Floats, gaps: Floats, count: int) -> int:
     """Join negligible chunks with the next, the silences before both added up, and return how many are left."""
     least, left = NEGLIGIBLE_BURST * quantile(carried[:count].copy(), count, 0.75), 0
     early, silence = 0.0, 0.0
@@ -112,7 +112,7 @@ def _joined(first: Integers, carried: Floats, gaps: Floats, count: int) -> int:
 
 
 @subroutine
-def _lag(look: Floats, cells: int) -> tuple[float, float]:
+def _recurrence_lag(look: Floats, cells: int) -> tuple[float, float]:
     """Return the lag, in cells, at which the series comes again, and the difference there; 0 if it does not."""
     longest = cells // LEAST_PERIODS
     difference, total, within = np.ones(longest + 1), 0.0, False
@@ -162,7 +162,9 @@ def _contrast(levels: Floats, silences: Floats, count: int, at: int) -> float:
 
 
 @subroutine
-def _meeting(moved: Floats, levels: Floats, silences: Floats, count: int, each: float, begins: Integers) -> int:
+def _find_step_beginnings(
+    moved: Floats, levels: Floats, silences: Floats, count: int, each: float, begins: Integers
+) -> int:
     """Write the chunks that steps begin with, the first of all among them, and return how many there are."""
     bins = int(1 / MEETING_TOLERANCE)
     scores, held = np.zeros(bins), np.zeros(bins)
@@ -221,10 +223,10 @@ def _repeating_bytes(
             continue
         first, carried, gaps = np.empty(size, np.int64), np.empty(size), np.empty(size)
         own_starts, own_ends, own_sizes = starts[low:high], ends[low:high], sizes[low:high]
-        count = _chunks(own_starts, own_ends, own_sizes, 0.0, first, carried, gaps)
+        count = _split_into_chunks(own_starts, own_ends, own_sizes, 0.0, first, carried, gaps)
         along = SILENCE_RATIO * (own_starts[size - 1] - own_starts[0]) / count
-        count = _chunks(own_starts, own_ends, own_sizes, along, first, carried, gaps)
-        count = _joined(first, carried, gaps, count)
+        count = _split_into_chunks(own_starts, own_ends, own_sizes, along, first, carried, gaps)
+        count = _join_negligible_chunks(first, carried, gaps, count)
         if count <= LEAST_PERIODS * FEW_BURSTS:
             continue
         moved, levels, silences = np.zeros(count + 1), np.empty(count), np.empty(count)
@@ -242,11 +244,11 @@ def _repeating_bytes(
             while moved[j + 1] <= at:
                 j += 1
             look[0, cell], look[1, cell] = levels[j], silences[j]
-        lag, apart = _lag(look, cells)
+        lag, apart = _recurrence_lag(look, cells)
         if lag == 0.0:
             continue
         begins = np.empty(count + 1, np.int64)
-        bursts = _meeting(moved, levels, silences, count, lag / cells * moved[count], begins)
+        bursts = _find_step_beginnings(moved, levels, silences, count, lag / cells * moved[count], begins)
         if bursts <= FEW_BURSTS:
             continue
         begins[bursts] = count

@@ -75,7 +75,7 @@ def quiet_places(
 
 
 @subroutine
-def _laid_out(
+def _write_bytes_and_gaps(
     starts: Integers, ends: Integers, sizes: Integers, low: int, high: int, before: Floats, gaps: Floats
 ) -> None:
     """Write the bytes moved before each transfer of a series, and the silence before it, ns; endless for the first."""
@@ -88,7 +88,7 @@ def _laid_out(
 
 
 @subroutine
-def _places(
+def _longest_silence_places(
     before: Floats, gaps: Floats, marks: Integers, count: int, tolerance: float, places: Floats
 ) -> tuple[float, int]:
     """Write where the longest silence after each mark is, a ratio of a period's bytes; return these, and how many are.
@@ -112,7 +112,7 @@ def _places(
 
 
 @subroutine
-def _agreed(places: Floats, count: int) -> tuple[float, float]:
+def _densest_place(places: Floats, count: int) -> tuple[float, float]:
     """Return the place in the middle of those most of which lie together, and the ratio that do.
 
     Parameters
@@ -132,7 +132,9 @@ def _agreed(places: Floats, count: int) -> tuple[float, float]:
 
 
 @subroutine
-def _cut(before: Floats, gaps: Floats, marks: Integers, count: int, each: float, place: float, begins: Integers) -> int:
+def _cut_at_place(
+    before: Floats, gaps: Floats, marks: Integers, count: int, each: float, place: float, begins: Integers
+) -> int:
     """Write which transfers a burst begins with, the first of all among them, and return how many there are.
 
     Those are it that follow the longest silence near the place, which is counted from the mark before; ahead of the
@@ -155,7 +157,7 @@ def _cut(before: Floats, gaps: Floats, marks: Integers, count: int, each: float,
 
 
 @subroutine
-def _settle(before: Floats, gaps: Floats, begins: Integers, bursts: int, each: float) -> None:
+def _align_with_neighbours(before: Floats, gaps: Floats, begins: Integers, bursts: int, each: float) -> None:
     """Move the bursts that do not begin where their neighbours' bytes say, if something begins there.
 
     What comes once a period may begin some blocks of other traffic earlier or later, and so may the longest silence
@@ -183,7 +185,7 @@ def _settle(before: Floats, gaps: Floats, begins: Integers, bursts: int, each: f
 
 
 @subroutine
-def _closed(ends: Integers, sizes: Integers, begins: Integers, bursts: int, same_size: float) -> bool:
+def _has_rare_closing_size(ends: Integers, sizes: Integers, begins: Integers, bursts: int, same_size: float) -> bool:
     """Return whether most bursts end with a transfer of one size that is rare otherwise.
 
     Parameters
@@ -231,16 +233,16 @@ def _quiet_places(
                 count += 1
         if count <= FEW_BURSTS:
             continue
-        _laid_out(starts, ends, sizes, low, low + total, before, gaps)
-        each, whole = _places(before, gaps, marks, count, byte_tolerance, places)
+        _write_bytes_and_gaps(starts, ends, sizes, low, low + total, before, gaps)
+        each, whole = _longest_silence_places(before, gaps, marks, count, byte_tolerance, places)
         if whole <= FEW_BURSTS or whole < AGREEING_PERIODS * (count - 1):  # the size comes several times a period
             continue
-        place, agreed = _agreed(places, whole)
+        place, agreed = _densest_place(places, whole)
         if agreed < AGREEING_PERIODS or min(place, 1.0 - place) <= SAME_PLACE:
             continue
-        bursts = _cut(before, gaps, marks, count, each, place, begins)
-        _settle(before, gaps, begins, bursts, each)
-        if bursts <= FEW_BURSTS or not _closed(
+        bursts = _cut_at_place(before, gaps, marks, count, each, place, begins)
+        _align_with_neighbours(before, gaps, begins, bursts, each)
+        if bursts <= FEW_BURSTS or not _has_rare_closing_size(
             ends[low : low + total], sizes[low : low + total], begins, bursts, same_size
         ):
             continue

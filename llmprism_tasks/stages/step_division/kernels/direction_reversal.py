@@ -59,7 +59,9 @@ def reversal_bursts(
 
 
 @subroutine
-def _messages(starts: Integers, ends: Integers, directions: Integers, numbers: Integers, firsts: Integers) -> int:
+def _number_messages(
+    starts: Integers, ends: Integers, directions: Integers, numbers: Integers, firsts: Integers
+) -> int:
     """Number one series' messages, write where each begins, and return how many there are.
 
     Transfers of one direction that overlap are parts of one.
@@ -77,7 +79,9 @@ def _messages(starts: Integers, ends: Integers, directions: Integers, numbers: I
 
 
 @subroutine
-def _nearest(times: Floats, own: Integers, owns: int, other: Integers, others: int, nearest: Integers) -> None:
+def _find_nearest_opposite(
+    times: Floats, own: Integers, owns: int, other: Integers, others: int, nearest: Integers
+) -> None:
     """Write the nearest message of the other direction for each message of one direction.
 
     Parameters
@@ -96,7 +100,7 @@ def _nearest(times: Floats, own: Integers, owns: int, other: Integers, others: i
 
 
 @subroutine
-def _close(times: Floats, own: Integers, owns: int) -> float:
+def _pairing_time(times: Floats, own: Integers, owns: int) -> float:
     """Return within which time a message of the other direction goes with one of this direction."""
     between = np.empty(owns)
     for i in range(owns - 1):
@@ -105,7 +109,7 @@ def _close(times: Floats, own: Integers, owns: int) -> float:
 
 
 @subroutine
-def _alone(times: Floats, firsts: Integers, directions: Integers, count: int, alone: Integers) -> None:
+def _mark_unanswered(times: Floats, firsts: Integers, directions: Integers, count: int, alone: Integers) -> None:
     """Mark (1, else 0) the messages that have no message of the other direction close by."""
     one, other, nearest = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
     ones, others = 0, 0
@@ -119,9 +123,9 @@ def _alone(times: Floats, firsts: Integers, directions: Integers, count: int, al
             others += 1
     if ones < 2 or others < 2:
         return
-    _nearest(times, one, ones, other, others, nearest)
-    _nearest(times, other, others, one, ones, nearest)
-    close_one, close_other = _close(times, one, ones), _close(times, other, others)
+    _find_nearest_opposite(times, one, ones, other, others, nearest)
+    _find_nearest_opposite(times, other, others, one, ones, nearest)
+    close_one, close_other = _pairing_time(times, one, ones), _pairing_time(times, other, others)
     for i in range(count):
         close = close_other if directions[firsts[i]] else close_one
         if nearest[nearest[i]] == i and abs(times[i] - times[nearest[i]]) < close:
@@ -129,7 +133,9 @@ def _alone(times: Floats, firsts: Integers, directions: Integers, count: int, al
 
 
 @subroutine
-def _bursts(alone: Integers, firsts: Integers, directions: Integers, count: int, first: int, bursts: Integers) -> int:
+def _number_bursts(
+    alone: Integers, firsts: Integers, directions: Integers, count: int, first: int, bursts: Integers
+) -> int:
     """Number the bursts that messages make, and return the last: one begins where one is alone in direction `first`,
     after one that was alone in the other."""
     bursts[0] = 0
@@ -142,7 +148,7 @@ def _bursts(alone: Integers, firsts: Integers, directions: Integers, count: int,
 
 
 @subroutine
-def _extents(
+def _write_burst_extents(
     message: Integers,
     bursts: Integers,
     starts: Integers,
@@ -164,7 +170,7 @@ def _extents(
 
 
 @subroutine
-def _returns(
+def _has_returned_bytes(
     message: Integers,
     bursts: Integers,
     directions: Integers,
@@ -221,17 +227,17 @@ def _reversal_bursts(
         )
         if high == low:
             continue
-        messages = _messages(starts, ends, directions, message, firsts)
+        messages = _number_messages(starts, ends, directions, message, firsts)
         for i in range(messages):
             times[i] = starts[firsts[i]] - starts[0]
-        _alone(times, firsts, directions, messages, alone)
+        _mark_unanswered(times, firsts, directions, messages, alone)
         for first in range(2):
-            last = _bursts(alone, firsts, directions, messages, first, bursts)
+            last = _number_bursts(alone, firsts, directions, messages, first, bursts)
             if last == 0:
                 continue
             each = 0.5 * messages / (last + 1)
-            _extents(message, bursts, starts, ends, sizes, last + 1, firsts_ns, lasts_ns, carried)
-            if _returns(message, bursts, directions, sizes, last + 1, carried, there):
+            _write_burst_extents(message, bursts, starts, ends, sizes, last + 1, firsts_ns, lasts_ns, carried)
+            if _has_returned_bytes(message, bursts, directions, sizes, last + 1, carried, there):
                 for burst in range(last + 1):
                     carried[burst] = 0.0
                 for i in range(messages):

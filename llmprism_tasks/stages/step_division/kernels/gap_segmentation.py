@@ -127,7 +127,7 @@ def burst_numbers(starts: Integers, ends: Integers, sizes: Integers, offsets: In
 
 
 @subroutine
-def _with_next(carried: Floats, count: int, joined: Integers) -> int:
+def _join_negligible_bursts(carried: Floats, count: int, joined: Integers) -> int:
     """Number bursts by their bytes, negligible ones with the next, and return how many are left."""
     smallest, largest = carried[0], carried[0]
     for i in range(count):
@@ -145,7 +145,7 @@ def _with_next(carried: Floats, count: int, joined: Integers) -> int:
 
 
 @subroutine
-def _number(starts: Integers, ends: Integers, sizes: Integers, threshold: float, numbers: Integers) -> None:
+def _number_bursts(starts: Integers, ends: Integers, sizes: Integers, threshold: float, numbers: Integers) -> None:
     """Number the bursts of one series between the gaps above a threshold, negligible ones with the next."""
     carried, joined = np.zeros(starts.size), np.empty(starts.size, np.int64)
     latest, burst = ends[0], 0
@@ -155,16 +155,18 @@ def _number(starts: Integers, ends: Integers, sizes: Integers, threshold: float,
         latest = max(latest, ends[i])
         numbers[i] = burst
         carried[burst] += sizes[i]
-    if _with_next(carried, burst + 1, joined) <= burst:
+    if _join_negligible_bursts(carried, burst + 1, joined) <= burst:
         for i in range(starts.size):
             numbers[i] = joined[numbers[i]]
 
 
 @subroutine
-def _composite(starts: Integers, ends: Integers, sizes: Integers, threshold: float, numbers: Integers) -> bool:
+def _has_composite_bursts(
+    starts: Integers, ends: Integers, sizes: Integers, threshold: float, numbers: Integers
+) -> bool:
     """Whether most bursts of one series between the gaps above a threshold are of several transfers, one after the
     other."""
-    _number(starts, ends, sizes, threshold, numbers)
+    _number_bursts(starts, ends, sizes, threshold, numbers)
     several, last, latest = 0, -1, ends[0]
     for i in range(1, starts.size):
         if starts[i] > latest and numbers[i] == numbers[i - 1] and numbers[i] != last:
@@ -175,7 +177,7 @@ def _composite(starts: Integers, ends: Integers, sizes: Integers, threshold: flo
 
 
 @subroutine
-def _steady(burst_ends: Floats, count: int, pace_tolerance: float) -> float:
+def _steady_time(burst_ends: Floats, count: int, pace_tolerance: float) -> float:
     """Return the time, in ns, in which a period is about as long as one beside it.
 
     Of steps that have become twice as long the median period is that of one half, and tells little of the other.
@@ -191,7 +193,7 @@ def _steady(burst_ends: Floats, count: int, pace_tolerance: float) -> float:
 
 
 @subroutine
-def _between(
+def _bursts_between_cuts(
     cuts: Integers,
     parts: int,
     starts: Integers,
@@ -213,7 +215,7 @@ def _between(
     """
     for part in range(parts):
         burst_bytes[part] = moved[cuts[part + 1]] - moved[cuts[part]]
-    count, last = _with_next(burst_bytes, parts, joined), -1
+    count, last = _join_negligible_bursts(burst_bytes, parts, joined), -1
     for part in range(parts):
         burst, carried = joined[part], burst_bytes[part]  # no burst has a higher number than its first part
         if burst != last:
@@ -225,7 +227,7 @@ def _between(
 
 
 @subroutine
-def _cut_at(gaps: Floats, places: Integers, long: int, threshold: float, cuts: Integers) -> int:
+def _cut_at_gaps(gaps: Floats, places: Integers, long: int, threshold: float, cuts: Integers) -> int:
     """Write where the parts of a series begin that longer gaps make, and return how many there are.
 
     Parameters
@@ -240,7 +242,7 @@ def _cut_at(gaps: Floats, places: Integers, long: int, threshold: float, cuts: I
 
 
 @subroutine
-def _laid(ends: Integers, sizes: Integers, latest: Integers, moved: Integers) -> None:
+def _write_ends_and_bytes(ends: Integers, sizes: Integers, latest: Integers, moved: Integers) -> None:
     """Write the last end up to each transfer of a series, and the bytes of all before each, and of all."""
     last, total = ends[0], 0
     for i in range(ends.size):
@@ -251,7 +253,7 @@ def _laid(ends: Integers, sizes: Integers, latest: Integers, moved: Integers) ->
 
 
 @subroutine
-def _way(
+def _evaluate_threshold(
     threshold: float,
     clarity: float,
     burst_starts: Floats,
@@ -266,7 +268,7 @@ def _way(
     period, mean, duration = rhythm(burst_starts, burst_ends, burst_bytes, count, clarity, *tolerances, few_ratio)
     if np.isnan(period):
         return NO_WAY
-    steady = _steady(burst_ends, count, pace_tolerance)
+    steady = _steady_time(burst_ends, count, pace_tolerance)
     covered = max(period * count, steady) / (mean * max(count - 1, 1))
     if covered < persistence:
         return NO_WAY
@@ -277,7 +279,7 @@ def _way(
 
 
 @subroutine
-def _better(
+def _is_better_way(
     way: Way,
     best: Way,
     starts: Integers,
@@ -301,15 +303,15 @@ def _better(
         way.covered >= NESTED_BURSTS_SHARE or way.period >= STEPS_APART
     ):
         alike = way.covered >= NESTED_BURSTS_SHARE and not answered and 2 * way.unlike < best.bursts
-        return alike or _composite(starts, ends, sizes, way.threshold, numbers)
+        return alike or _has_composite_bursts(starts, ends, sizes, way.threshold, numbers)
     inside = way.duration >= best.period and way.bursts - 2 > FEW_BURSTS
     if inside and best.period < NESTED_BURSTS_SHARE * way.period and best.covered < NESTED_BURSTS_SHARE:
-        return best.period < STEPS_APART or not _composite(starts, ends, sizes, best.threshold, numbers)
+        return best.period < STEPS_APART or not _has_composite_bursts(starts, ends, sizes, best.threshold, numbers)
     return False
 
 
 @subroutine
-def _nothing(series: int) -> Rhythms:
+def _no_rhythms(series: int) -> Rhythms:
     """Return what is known of series in which nothing repeats."""
     threshold, period, mean = np.full(series, np.nan), np.full(series, np.nan), np.full(series, np.nan)
     return Rhythms(threshold, period, mean, np.full(series, np.nan), np.zeros(series), np.zeros(series, np.int64))
@@ -325,7 +327,7 @@ def _quiet_gaps(
     longest: int,
     limits: Limits,
 ) -> Rhythms:
-    n, found = longest, _nothing(offsets.size - 1)
+    n, found = longest, _no_rhythms(offsets.size - 1)
     latest, moved, places, gaps = np.empty(n, np.int64), np.zeros(n + 1, np.int64), np.empty(n, np.int64), np.empty(n)
     cuts, numbers = np.empty(n + 1, np.int64), np.empty(n, np.int64)
     burst_starts, burst_ends, burst_bytes = np.empty(n), np.empty(n), np.empty(n)
@@ -336,18 +338,20 @@ def _quiet_gaps(
         starts, ends, sizes, size = all_starts[low:high], all_ends[low:high], all_sizes[low:high], high - low
         if size < 2:
             continue
-        _laid(ends, sizes, latest, moved)
+        _write_ends_and_bytes(ends, sizes, latest, moved)
         long, best = long_gaps(starts, latest, shortest_gap, places, gaps), NO_WAY
         others = long < size - 1
         ways = ways_to_cut(gaps, long, others, shortest_gap, clearest_ratio, few_ratio, thresholds, clarities)
         for i in range(ways):
-            parts = _cut_at(gaps, places, long, thresholds[i], cuts)
+            parts = _cut_at_gaps(gaps, places, long, thresholds[i], cuts)
             cuts[parts] = size
-            count = _between(cuts, parts, starts, latest, moved, numbers, burst_starts, burst_ends, burst_bytes)
-            way = _way(thresholds[i], clarities[i], burst_starts, burst_ends, burst_bytes, count, limits)
+            count = _bursts_between_cuts(
+                cuts, parts, starts, latest, moved, numbers, burst_starts, burst_ends, burst_bytes
+            )
+            way = _evaluate_threshold(thresholds[i], clarities[i], burst_starts, burst_ends, burst_bytes, count, limits)
             if way.bursts == 0:
                 continue
-            if best.bursts == 0 or _better(way, best, starts, ends, sizes, numbers, answered[s], pace_tolerance):
+            if best.bursts == 0 or _is_better_way(way, best, starts, ends, sizes, numbers, answered[s], pace_tolerance):
                 best = way
         found.threshold[s], found.clarity[s], found.bursts[s] = best.threshold, best.clarity, best.bursts
         found.period[s], found.mean_period[s], found.duration[s] = best.period, best.mean, best.duration
@@ -360,5 +364,5 @@ def _burst_numbers(starts: Integers, ends: Integers, sizes: Integers, offsets: I
     for s in range(offsets.size - 1):
         low, high = offsets[s], offsets[s + 1]
         if low < high and not np.isnan(threshold[s]):
-            _number(starts[low:high], ends[low:high], sizes[low:high], threshold[s], numbers[low:high])
+            _number_bursts(starts[low:high], ends[low:high], sizes[low:high], threshold[s], numbers[low:high])
     return numbers

@@ -32,7 +32,7 @@ def long_gaps(starts: Integers, latest: Integers, shortest_gap: float, places: I
 
 
 @subroutine
-def _apart(gaps: Floats, count: int, ratio: float, longer: Floats, shorter: Floats, ranks: Integers) -> int:
+def _find_length_jumps(gaps: Floats, count: int, ratio: float, longer: Floats, shorter: Floats, ranks: Integers) -> int:
     """Write each two neighbours by length between which there are `ratio` and more, the longest first, and the rank of
     the longer one, from 0 for the longest; return how many there are.
 
@@ -83,7 +83,7 @@ def ways_to_cut(
         return 0
     longer, shorter, ranks = np.empty(count), np.empty(count), np.empty(count, np.int64)
     least_ratio = min(clearest_ratio, few_ratio)
-    clear = _apart(gaps, count, least_ratio, longer, shorter, ranks)
+    clear = _find_length_jumps(gaps, count, least_ratio, longer, shorter, ranks)
     smallest = gaps[0]
     for i in range(count):
         smallest = min(smallest, gaps[i])

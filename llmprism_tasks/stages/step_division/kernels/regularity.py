@@ -54,7 +54,7 @@ class Rhythms(NamedTuple):
 
 
 @subroutine
-def _steady(values: Floats, low: int, high: int, tolerance: float) -> bool:
+def _is_steady(values: Floats, low: int, high: int, tolerance: float) -> bool:
     """Whether the median difference of neighbours over the median is within a tolerance; not below two values, which
     have no neighbours."""
     count = high - low
@@ -78,7 +78,7 @@ def _steady(values: Floats, low: int, high: int, tolerance: float) -> bool:
 
 
 @subroutine
-def _alike(values: Floats, count: int, tolerance: float) -> bool:
+def _is_uniform(values: Floats, count: int, tolerance: float) -> bool:
     least, most = values[0], values[0]
     for i in range(1, count):
         least, most = min(least, values[i]), max(most, values[i])
@@ -86,7 +86,7 @@ def _alike(values: Floats, count: int, tolerance: float) -> bool:
 
 
 @subroutine
-def _exact(values: Floats, low: int, high: int, tolerance: float, clear: bool) -> bool:
+def _is_exact(values: Floats, low: int, high: int, tolerance: float, clear: bool) -> bool:
     """Whether there are many values, or clear ones, and nearly all of them are within a tolerance of their median."""
     count = high - low
     if count < MANY_BURSTS and not clear:
@@ -127,19 +127,19 @@ def rhythm(
     for i in range(periods):
         pace[i] = burst_ends[i + 1] - burst_ends[i]
     if count > FEW_BURSTS:
-        periodic = _steady(burst_bytes, 1, periods, byte_tolerance) and (
-            _steady(pace, 0, periods, pace_tolerance)
+        periodic = _is_steady(burst_bytes, 1, periods, byte_tolerance) and (
+            _is_steady(pace, 0, periods, pace_tolerance)
             or (
-                _exact(burst_bytes, 1, periods, byte_tolerance, clarity >= few_ratio)
-                and _steady(pace, 0, periods, uneven_tolerance)
+                _is_exact(burst_bytes, 1, periods, byte_tolerance, clarity >= few_ratio)
+                and _is_steady(pace, 0, periods, uneven_tolerance)
             )
         )
     else:
         periodic = (
             count > 1
             and clarity >= few_ratio
-            and _alike(burst_bytes, count, byte_tolerance)
-            and _alike(pace, periods, pace_tolerance)
+            and _is_uniform(burst_bytes, count, byte_tolerance)
+            and _is_uniform(pace, periods, pace_tolerance)
         )
     if not periodic:
         return math.nan, math.nan, math.nan

@@ -101,7 +101,7 @@ class _Flights(NamedTuple):
 
 
 @subroutine
-def _in_flight(
+def _write_flights(
     rows: Rows,
     member: int,
     chosen: Booleans,
@@ -149,7 +149,7 @@ def _in_flight(
 
 
 @subroutine
-def _cut(
+def _cut_into_collectives(
     keys: Integers,
     order: Integers,
     count: int,
@@ -186,7 +186,7 @@ def _cut(
 
 
 @subroutine
-def _last_to_come(offsets: Integers, count: int, who: Integers, came: Integers) -> tuple[Integers, Integers]:
+def _last_arrivals(offsets: Integers, count: int, who: Integers, came: Integers) -> tuple[Integers, Integers]:
     latest, last = np.empty(count, np.int64), np.empty(count, np.int64)
     for collective in range(count):
         of = offsets[collective]
@@ -198,7 +198,7 @@ def _last_to_come(offsets: Integers, count: int, who: Integers, came: Integers) 
 
 
 @subroutine
-def _largest(members: Integers, of_groups: Integers, rows: Rows, chosen: Booleans) -> int:
+def _most_transfers(members: Integers, of_groups: Integers, rows: Rows, chosen: Booleans) -> int:
     """Return how many chosen transfers the group with most has."""
     most = 0
     for group in range(len(of_groups) - 1):
@@ -215,7 +215,7 @@ def _attendances(
     members: Integers, of_groups: Integers, rows: Rows, chosen: Booleans, sizes: Integers
 ) -> tuple[tuple[Integers, ...], tuple[int, int]]:
     most, _ = most_rows(rows, chosen)
-    largest = _largest(members, of_groups, rows, chosen)
+    largest = _most_transfers(members, of_groups, rows, chosen)
     keys, order, owner = np.empty(largest, np.int64), np.empty(largest, np.int64), np.empty(largest, np.int64)
     begin, over, carried = np.empty(largest, np.int64), np.empty(largest, np.int64), np.empty(largest, np.int64)
     in_flight = _Flights(begin, over, carried)
@@ -228,13 +228,13 @@ def _attendances(
         count, expected = 0, 0
         for place in range(of_groups[group], of_groups[group + 1]):
             member, before = members[place], count
-            count = _in_flight(rows, member, chosen, sizes, keys, order, in_flight, count)
+            count = _write_flights(rows, member, chosen, sizes, keys, order, in_flight, count)
             owner[before:count] = member
             expected += count > before
         for row in range(count):
             keys[row], order[row] = begin[row], row
         sort(keys, order, count)
-        for collective in range(_cut(keys, order, count, owner, over, expected, seen, cuts)):
+        for collective in range(_cut_into_collectives(keys, order, count, owner, over, expected, seen, cuts)):
             of_group[met], number[met], bounds[met] = group, collective, n
             for place in range(cuts[collective], cuts[collective + 1]):
                 one, member = order[place], owner[order[place]]
@@ -248,7 +248,7 @@ def _attendances(
                     size[row] += carried[one]
             met += 1
     bounds[met] = n
-    latest, last = _last_to_come(bounds, met, who, start)
+    latest, last = _last_arrivals(bounds, met, who, start)
     return (of_group, number, latest, last, bounds, who, start, end, size), (met, n)
 
 

@@ -33,7 +33,7 @@ def followed(
 
 
 @subroutine
-def _summed(
+def _sum_waits(
     slots: Integers, offsets: Integers, targets: Integers, lengths: Integers
 ) -> tuple[Integers, Integers, Integers]:
     """Add up each member's waits for the same other; `slots`, shape (n,), is all `NO_NIC` before and after."""
@@ -53,7 +53,7 @@ def _summed(
 
 
 @subroutine
-def _longest(bounds: Integers, other: Integers, total: Integers) -> tuple[Integers, Integers]:
+def _longest_waits(bounds: Integers, other: Integers, total: Integers) -> tuple[Integers, Integers]:
     """Return the member that each one waited for longest, and for how long."""
     whom, longest = np.full(len(bounds) - 1, NO_NIC, np.int64), np.zeros(len(bounds) - 1, np.int64)
     for one in range(len(bounds) - 1):
@@ -69,8 +69,8 @@ def _followed(
     offsets: Integers, targets: Integers, lengths: Integers, worth: Floats, share: float, most: int
 ) -> Integers:
     slots = np.full(len(worth), NO_NIC, np.int64)
-    bounds, other, total = _summed(slots, offsets, targets, lengths)
-    whom, longest = _longest(bounds, other, total)
+    bounds, other, total = _sum_waits(slots, offsets, targets, lengths)
+    whom, longest = _longest_waits(bounds, other, total)
     source = other.copy()
     for one in range(len(bounds) - 1):
         for i in range(bounds[one], bounds[one + 1]):
@@ -80,5 +80,5 @@ def _followed(
                 if onward in (NO_NIC, one, came_from) or longest[source[i]] < share * total[i]:
                     break
                 came_from, source[i], links = source[i], onward, links + 1
-    bounds, other, total = _summed(slots, bounds, source[: bounds[-1]], total)
-    return _longest(bounds, other, total)[0]
+    bounds, other, total = _sum_waits(slots, bounds, source[: bounds[-1]], total)
+    return _longest_waits(bounds, other, total)[0]

@@ -112,7 +112,7 @@ class Idled(NamedTuple):
     beyond: Integers
 
 
-def idled(offsets: Integers, idle: Integers, kinds: Numbers, alike: Integers, number: int) -> Idled:
+def idle_times(offsets: Integers, idle: Integers, kinds: Numbers, alike: Integers, number: int) -> Idled:
     """Compare how long stints of one kind and turn were idle in segments that are alike, by the lower median.
 
     Parameters
@@ -121,7 +121,7 @@ def idled(offsets: Integers, idle: Integers, kinds: Numbers, alike: Integers, nu
     kinds : shape (n,), from 0 to `number` - 1
     alike : shape (segments,), the same for those that are alike, from 0
     """
-    return Idled(*_idled(offsets, idle, kinds, alike, int(alike.max(initial=-1)) + 1, number))
+    return Idled(*_idle_times(offsets, idle, kinds, alike, int(alike.max(initial=-1)) + 1, number))
 
 
 @kernel(INT64S, INT64S, INT64S, INT32S, INT32S, INT64)
@@ -185,7 +185,7 @@ def _at_pace(
 
 
 @subroutine
-def _in_turn(
+def _number_turns(
     offsets: Integers, kinds: Numbers, alike: Integers, groups: int, number: int
 ) -> tuple[Integers, Numbers, Integers]:
     """Return the turn of each row, a number for what is of one kind and turn among those that are alike, and how many
@@ -215,10 +215,10 @@ def _in_turn(
 
 
 @kernel(INT64S, INT64S, INT32S, INT64S, INT64, INT64)
-def _idled(
+def _idle_times(
     offsets: Integers, idle: Integers, kinds: Numbers, alike: Integers, groups: int, number: int
 ) -> tuple[Integers, Integers, Integers]:
-    turns, numbers, bounds = _in_turn(offsets, kinds, alike, groups, number)
+    turns, numbers, bounds = _number_turns(offsets, kinds, alike, groups, number)
     following, values = bounds.copy(), np.empty(len(idle))
     for i in range(len(idle)):
         values[following[numbers[i]]] = idle[i]

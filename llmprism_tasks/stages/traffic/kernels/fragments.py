@@ -19,7 +19,7 @@ EARLY_PART = 0.5
 what a collective moves. Two equal halves are two tensors."""
 
 
-def begins_next(sizes: Integers, offsets: Integers, tolerance: float) -> npt.NDArray[np.bool_]:
+def early_fragments(sizes: Integers, offsets: Integers, tolerance: float) -> npt.NDArray[np.bool_]:
     """Mark the transfers that make, together with the next, one that their series also has whole.
 
     A buffer has the same size every time, and what is smaller goes in one piece: so only the smallest size that is met
@@ -31,10 +31,10 @@ def begins_next(sizes: Integers, offsets: Integers, tolerance: float) -> npt.NDA
     offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
     tolerance : ratio by which sizes of one tensor may differ; what is smaller beside the next changes nothing
     """
-    return _begins_next(sizes, offsets, float(tolerance))
+    return _early_fragments(sizes, offsets, float(tolerance))
 
 
-def joined(sizes: Integers, begins: npt.NDArray[np.bool_]) -> Integers:
+def joined_sizes(sizes: Integers, begins: npt.NDArray[np.bool_]) -> Integers:
     """Return the bytes of each transfer with those of the one before, where that begins it."""
     whole = sizes.copy()
     whole[1:] += sizes[:-1] * begins[:-1]
@@ -42,7 +42,7 @@ def joined(sizes: Integers, begins: npt.NDArray[np.bool_]) -> Integers:
 
 
 @subroutine
-def _buffer(numbers: Integers, different: Floats, count: int) -> float:
+def _smallest_repeated_size(numbers: Integers, different: Floats, count: int) -> float:
     """Return the smallest of different sizes that is met twice; 0 if none is."""
     met = np.zeros(count, np.int64)
     for number in numbers:
@@ -54,14 +54,14 @@ def _buffer(numbers: Integers, different: Floats, count: int) -> float:
 
 
 @subroutine
-def _among(ordered: Floats, count: int, size: float, tolerance: float) -> bool:
+def _has_size(ordered: Floats, count: int, size: float, tolerance: float) -> bool:
     """Whether a size is among some in ascending order."""
     at = lower_bound(ordered, 0, count, size / (1 + tolerance))
     return bool(at < count and ordered[at] <= size * (1 + tolerance))
 
 
 @kernel(INT64S, INT64S, FLOAT64)
-def _begins_next(sizes: Integers, offsets: Integers, tolerance: float) -> npt.NDArray[np.bool_]:
+def _early_fragments(sizes: Integers, offsets: Integers, tolerance: float) -> npt.NDArray[np.bool_]:
     begins = np.zeros(sizes.size, np.bool_)
     numbers, different = np.empty(sizes.size, np.int64), np.empty(sizes.size)
     for series in range(offsets.size - 1):
@@ -75,9 +75,9 @@ def _begins_next(sizes: Integers, offsets: Integers, tolerance: float) -> npt.ND
             continue
         mine = numbers[: high - low]
         count = distinct(sizes[low:high], mine, different)
-        early = _buffer(mine, different, count)
+        early = _smallest_repeated_size(mine, different, count)
         for i in range(low, high - 1):
             whole = float(sizes[i] + sizes[i + 1])
             if sizes[i] == early and tolerance * whole < early < EARLY_PART * sizes[i + 1]:
-                begins[i] = _among(different, count, whole, tolerance / 2)
+                begins[i] = _has_size(different, count, whole, tolerance / 2)
     return begins

@@ -47,7 +47,7 @@ def of_groups(groups: Places, number: int, sizes: Integers) -> tuple[Integers, I
     return _of_groups(groups, number, sizes)
 
 
-def of_series(
+def tally_steps(
     order: Integers, offsets: Integers, steps: Integers, sizes: Integers, fresh: npt.NDArray[np.bool_]
 ) -> Tallies:
     """Sum up what series send in each of their steps.
@@ -58,7 +58,7 @@ def of_series(
     offsets : shape (series + 1,): series i has the places `order[offsets[i]]` to `order[offsets[i + 1] - 1]`
     steps, sizes, fresh : of each transfer: its step, its bytes, and a mark to count
     """
-    table, series, total, marked = _counted(order, offsets, steps, sizes, fresh)
+    table, series, total, marked = _tally_steps(order, offsets, steps, sizes, fresh)
     return Tallies(table, series, order[table[:-1]], order[table[1:] - 1], total, marked)
 
 
@@ -111,7 +111,7 @@ class Sent(NamedTuple):
     kinds: Integers
 
 
-def sent(
+def step_sums(
     offsets: Integers, steps: Integers, starts: Integers, ends: Integers, sizes: Integers, kinds: Integers
 ) -> Sent:
     """Sum up what series send from the beginning of each of their steps to its end.
@@ -123,7 +123,7 @@ def sent(
     starts, ends, sizes : ns, ns and bytes
     kinds : small numbers; negative ones are of no kind
     """
-    return Sent(*_sent(offsets, steps, starts, ends, sizes, kinds, int(kinds.max(initial=0)) + 1))
+    return Sent(*_step_sums(offsets, steps, starts, ends, sizes, kinds, int(kinds.max(initial=0)) + 1))
 
 
 @kernel(INT32S, INT64, INT64S)
@@ -150,7 +150,7 @@ def _at_time(offsets: Integers, times: Integers, sizes: Integers, time: int, lea
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64)
-def _sent(
+def _step_sums(
     offsets: Integers,
     steps: Integers,
     starts: Integers,
@@ -179,7 +179,7 @@ def _sent(
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, BOOLEANS)
-def _counted(
+def _tally_steps(
     order: Integers, offsets: Integers, steps: Integers, sizes: Integers, fresh: npt.NDArray[np.bool_]
 ) -> tuple[Integers, Integers, Integers, Integers]:
     table, count = np.empty((3, order.size + 1), np.int64), 0  # mostly unused: so no memory is taken for it

@@ -50,16 +50,16 @@ def begins(
     usual : bytes of a message of each series; 0 for those of which every record is taken for one
     longest_pause : ns between two records of one message
     """
-    return _begins(starts, ends, sizes, offsets, usual, float(same_size), float(longest_pause))
+    return _message_starts(starts, ends, sizes, offsets, usual, float(same_size), float(longest_pause))
 
 
-def put_together(ends: Integers, sizes: Integers, begins: npt.NDArray[np.bool_]) -> tuple[Integers, Integers]:
+def joined_messages(ends: Integers, sizes: Integers, begins: npt.NDArray[np.bool_]) -> tuple[Integers, Integers]:
     """Return the end and the bytes of each message; parameters as for `begins`, and what that returns."""
-    return _put_together(ends, sizes, begins)
+    return _joined_messages(ends, sizes, begins)
 
 
 @subroutine
-def _vote(sizes: Integers, same_size: float) -> int:
+def _majority_candidate(sizes: Integers, same_size: float) -> int:
     """Return the size that would win if more than half of the bytes were of one."""
     usual, votes = 0, 0
     for size in sizes:
@@ -77,7 +77,7 @@ def _usual_sizes(sizes: Integers, offsets: Integers, same_size: float) -> Intege
     found = np.zeros(offsets.size - 1, np.int64)
     for series in range(found.size):
         mine = sizes[offsets[series] : offsets[series + 1]]
-        usual, alike, total = _vote(mine, same_size), 0, 0
+        usual, alike, total = _majority_candidate(mine, same_size), 0, 0
         for size in mine:
             alike += size * (abs(size - usual) <= same_size * usual)
             total += size
@@ -87,7 +87,7 @@ def _usual_sizes(sizes: Integers, offsets: Integers, same_size: float) -> Intege
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, INT64S, FLOAT64, FLOAT64)
-def _begins(
+def _message_starts(
     starts: Integers,
     ends: Integers,
     sizes: Integers,
@@ -114,7 +114,7 @@ def _begins(
 
 
 @kernel(INT64S, INT64S, BOOLEANS)
-def _put_together(ends: Integers, sizes: Integers, begins: npt.NDArray[np.bool_]) -> tuple[Integers, Integers]:
+def _joined_messages(ends: Integers, sizes: Integers, begins: npt.NDArray[np.bool_]) -> tuple[Integers, Integers]:
     count = 0
     for begin in begins:
         count += begin

@@ -52,7 +52,7 @@ def collected(values: Integers, offsets: Integers, tolerance: float) -> Collecte
 
 
 @subroutine
-def _of_series(values: Integers, tolerance: float, numbers: Integers, different: Floats) -> int:
+def _classify_series(values: Integers, tolerance: float, numbers: Integers, different: Floats) -> int:
     """Write the class of each value of one series, and return how many there are."""
     least, most = values[0], values[0]
     for value in values:
@@ -72,7 +72,7 @@ def _of_series(values: Integers, tolerance: float, numbers: Integers, different:
 
 
 @subroutine
-def _longest(offsets: Integers) -> int:
+def _longest_series(offsets: Integers) -> int:
     longest = 0
     for series in range(offsets.size - 1):
         longest = max(longest, offsets[series + 1] - offsets[series])
@@ -81,17 +81,17 @@ def _longest(offsets: Integers) -> int:
 
 @kernel(INT64S, INT64S, FLOAT64)
 def _classes(values: Integers, offsets: Integers, tolerance: float) -> Integers:
-    numbers, different = np.empty(values.size, np.int64), np.empty(_longest(offsets))
+    numbers, different = np.empty(values.size, np.int64), np.empty(_longest_series(offsets))
     for series in range(offsets.size - 1):
         low, high = offsets[series], offsets[series + 1]
         if low < high:
-            _of_series(values[low:high], tolerance, numbers[low:high], different)
+            _classify_series(values[low:high], tolerance, numbers[low:high], different)
     return numbers
 
 
 @kernel(INT64S, INT64S, FLOAT64)
 def _collected(values: Integers, offsets: Integers, tolerance: float) -> tuple[Integers, Integers, Integers, Integers]:
-    longest, count = _longest(offsets), 0
+    longest, count = _longest_series(offsets), 0
     numbers, different = np.empty(longest, np.int64), np.empty(longest)
     places, ends, sums = np.empty(values.size, np.int64), np.empty(values.size + 1, np.int64), np.empty_like(values)
     several, following = np.zeros(offsets.size - 1, np.int64), np.empty(longest + 1, np.int64)
@@ -100,7 +100,7 @@ def _collected(values: Integers, offsets: Integers, tolerance: float) -> tuple[I
         low, high = offsets[series], offsets[series + 1]
         if low == high:
             continue
-        several[series] = _of_series(values[low:high], tolerance, numbers, different)
+        several[series] = _classify_series(values[low:high], tolerance, numbers, different)
         following[: several[series]] = 0
         sums[count : count + several[series]] = 0
         for i in range(low, high):

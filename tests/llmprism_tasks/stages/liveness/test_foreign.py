@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from handmade import MB, WINDOW, Row, every, flows, ring, settings
 
-from llmprism_tasks.stages.liveness.foreign import at_work, foreign_pairs
+from llmprism_tasks.stages.liveness.foreign import foreign_pairs, is_beyond_chatter
 from llmprism_tasks.stages.traffic import nic_pairs
 
 NICS = "abcdef"
@@ -36,7 +36,7 @@ def still_at_work(*parts: list[Row]) -> set[tuple[str, str, int]]:
 def kept(*parts: list[Row]) -> pl.DataFrame:
     inside = nic_pairs.inside_jobs(flows(*parts), pl.DataFrame({"addr": list(NICS), "job_id": "j"}))
     bulk = nic_pairs.in_order(inside)
-    works = at_work(bulk, least_ns=10 * SECOND_NS)
+    works = is_beyond_chatter(bulk, least_ns=10 * SECOND_NS)
     return nic_pairs.named(bulk.filter(pl.Series(works)))
 
 

@@ -12,7 +12,7 @@ from llmprism_tasks.stages.liveness.step_progress import (
     StepProgress,
     _are_micro_batches,
     _is_whole,
-    beside,
+    pairs_outside_steps,
     step_progress_at,
 )
 
@@ -156,4 +156,4 @@ def test_a_few_pairs_without_a_period_that_nothing_comes_back_to_are_due_at_no_t
         {"pair": range(len(ends)), "src_addr": [one[0] for one in ends], "dst_addr": [one[1] for one in ends]}
     )
     periodic = pl.Series([number for number, one in enumerate(ends) if one not in irregular], dtype=pl.Int64)
-    assert sorted(ends[number] for number in beside(steps, steps, periodic)) == aside
+    assert sorted(ends[number] for number in pairs_outside_steps(steps, steps, periodic)) == aside

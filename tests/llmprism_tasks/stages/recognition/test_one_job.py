@@ -160,13 +160,13 @@ def test_another_job_does_not_wait(period: float, likely: bool) -> None:
 def test_on_busy_hosts_others_are_slower_for_a_while(longer: float, waits: bool) -> None:
     """By a tenth of their step: whoever waits for a step does so for longer."""
     short = np.array([*accumulate([1.0, 1.0, 1.0 + longer] * 5)])
-    assert (one_job._of_waits(ns(short), ns(short[2::3] - 0.5), 1e9) > 0) is waits
+    assert (one_job._log_odds_of_waits(ns(short), ns(short[2::3] - 0.5), 1e9) > 0) is waits
 
 
 def test_without_an_end_inside_or_outside_nothing_is_known_of_waiting() -> None:
     short = np.arange(6) * 1.0
-    assert one_job._of_waits(ns(short), ns([70, 80]), 1e9) == 0
-    assert one_job._of_waits(ns(short), ns(short + 0.5), 1e9) == 0
+    assert one_job._log_odds_of_waits(ns(short), ns([70, 80]), 1e9) == 0
+    assert one_job._log_odds_of_waits(ns(short), ns(short + 0.5), 1e9) == 0
 
 
 @pytest.mark.parametrize(("period", "asked"), [(1.4, False), (1.6, True)])
@@ -175,7 +175,7 @@ def test_whether_one_waits_is_asked_where_periods_are_unlike(
 ) -> None:
     steps, others = rail(np.arange(30) * 1.0), rail(np.arange(20) * period)
     before = compared(steps, others)
-    monkeypatch.setattr(one_job, "_of_waits", lambda *_: 1.0)
-    monkeypatch.setattr(one_job, "_of_distances", lambda *_: 0.0)
+    monkeypatch.setattr(one_job, "_log_odds_of_waits", lambda *_: 1.0)
+    monkeypatch.setattr(one_job, "_log_odds_of_distances", lambda *_: 0.0)
     assert before != 1.0
     assert (compared(steps, others) == 1.0) is asked

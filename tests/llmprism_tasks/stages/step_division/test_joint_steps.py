@@ -541,7 +541,7 @@ def steps(table: pl.DataFrame, *, values: RhythmSettings = DEFAULT) -> pl.DataFr
 def ended_by(table: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     """Number the steps of all flows as one job, as the bursts of some pairs show them."""
     joint = joint_steps.steps_of_jobs(table.with_columns(job_id=pl.lit("j")), DEFAULT)
-    return joint_steps.ended_by(joint, pairs, DEFAULT).numbered
+    return joint_steps.steps_ended_by(joint, pairs, DEFAULT).numbered
 
 
 def ends_ms(numbered: pl.DataFrame) -> list[float]:

@@ -11,9 +11,9 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import TrafficSettings
 from llmprism_tasks.stages.step_division.restarts import (
     OneWay,
-    at_restarts,
     ends_of_pairs,
     one_way,
+    part_at_restarts,
     runs,
     since_restart,
 )
@@ -116,7 +116,7 @@ def test_a_run_that_ended_in_the_window_is_told_beside_the_present_one(until: in
 
 def test_every_flow_is_of_a_run_before_or_since() -> None:
     flows = pl.concat([sent(every(2, 20, 60) + every(2, 90, 180)), sent(every(2, 20, 180), src="c")])
-    before, since = at_restarts(flows, WINDOW, DEFAULT)
+    before, since = part_at_restarts(flows, WINDOW, DEFAULT)
     assert seconds(before) == every(2, 20, 60)
     assert before.height + since.height == flows.height
 

@@ -100,7 +100,9 @@ def test_what_a_pair_sent_in_the_window_is_counted() -> None:
         flows(messages("a", "b", [0, 5, 70_000], 9), messages("a", "b", [6], 2), messages("b", "a", [70_001], 9)),
         members({"j": {"a": "h", "b": "i"}}),
     )
-    found = nic_pairs.sent(inside, WINDOW, kept).select("src_addr", "flows", "bytes", "bulk_flows", "bulk_bytes")
+    found = nic_pairs.sent_in_window(inside, WINDOW, kept).select(
+        "src_addr", "flows", "bytes", "bulk_flows", "bulk_bytes"
+    )
     assert found.rows() == [("a", 3, 20, 2, 18)]
 
 

@@ -40,7 +40,7 @@ def test_what_a_rank_sent_early_counts_with_the_rest() -> None:
     """From when the rest was sent, whatever other pairs send in between and in whichever order rows come."""
     early = [*messages("a", "b", [0, 100], 4), *messages("a", "b", [30, 130], 44), *messages("a", "b", [200], 48)]
     table = flows(early, messages("b", "a", [10, 110], 44))
-    pieces = size_classes.in_one_piece(nic_pairs.in_order(table.sample(fraction=1, shuffle=True, seed=3)), 0.02)
+    pieces = size_classes.join_early_records(nic_pairs.in_order(table.sample(fraction=1, shuffle=True, seed=3)), 0.02)
     starts = ((pieces["flow_start_ns"] - table["flow_start_ns"].min()) // MS).to_list()
     found = list(zip(pieces.select(pl.concat_str(PAIR)).to_series(), starts, pieces["bytes"], strict=True))
     assert sorted(found) == [("ab", 30, 48), ("ab", 130, 48), ("ab", 200, 48), ("ba", 10, 44), ("ba", 110, 44)]
@@ -48,4 +48,4 @@ def test_what_a_rank_sent_early_counts_with_the_rest() -> None:
 
 
 def test_nothing_is_in_one_piece() -> None:
-    assert size_classes.in_one_piece(nic_pairs.in_order(flows()), 0.02).is_empty()
+    assert size_classes.join_early_records(nic_pairs.in_order(flows()), 0.02).is_empty()

@@ -93,13 +93,13 @@ def entries(
     sending, receiving = (transfers.senders, transfers.receivers), (transfers.receivers, transfers.senders)
     inputs, outputs = _ways(transfers, wanted, piped, receiving), _ways(transfers, wanted, piped, sending)
     exchanges = _ways(transfers, wanted, synchronising, sending, receiving)
-    input_ns, senders = _inputs(transfers, steps, inputs, outputs, exchanges, at_once)
-    first = _first(transfers, steps, outputs, at_once, input_ns)
+    input_ns, senders = _first_inputs(transfers, steps, inputs, outputs, exchanges, at_once)
+    first = _first_transfers(transfers, steps, outputs, at_once, input_ns)
     output_ns = np.where(first.others >= 0, first.starts, NO_TIME)
-    exchanged_ns = _last_over(transfers, steps, exchanges, output_ns)
+    exchanged_ns = _last_ends(transfers, steps, exchanges, output_ns)
     waits = input_ns != NO_TIME
     begins_ns = np.where(waits, input_ns, np.where(exchanged_ns != NO_TIME, exchanged_ns, steps.starts))
-    counts = _counted(transfers, steps, outputs, at_once, input_ns, first.ends)
+    counts = _count_transfers(transfers, steps, outputs, at_once, input_ns, first.ends)
     return Entries(input_ns, begins_ns, output_ns, waits & (senders == first.others), *counts)
 
 
@@ -117,18 +117,18 @@ def _ways(transfers: Transfers, wanted: Flags, kind: int, *ends: tuple[Integers,
     return Ways(*(column[some] for column in columns))
 
 
-def _inputs(
+def _first_inputs(
     transfers: Transfers, steps: Steps, inputs: Ways, outputs: Ways, exchanges: Ways, at_once: float
 ) -> tuple[Integers, Integers]:
     """Return the end of each step's first input, and its sender; `NO_TIME` for an endpoint that waits for no input."""
-    came = _first(transfers, steps, inputs, 0.0, steps.starts)
-    left = _first(transfers, steps, outputs, at_once, steps.starts)
-    exchanged_ns = _last_over(transfers, steps, exchanges, np.full(steps.starts.size, AFTER_ALL))
-    return _waited_for(steps, came, left, exchanged_ns), came.others
+    came = _first_transfers(transfers, steps, inputs, 0.0, steps.starts)
+    left = _first_transfers(transfers, steps, outputs, at_once, steps.starts)
+    exchanged_ns = _last_ends(transfers, steps, exchanges, np.full(steps.starts.size, AFTER_ALL))
+    return _awaited_inputs(steps, came, left, exchanged_ns), came.others
 
 
 @kernel(STEPS, FIRST, FIRST, INT64S)
-def _waited_for(steps: Steps, came: First, left: First, exchanged_ns: Integers) -> Integers:
+def _awaited_inputs(steps: Steps, came: First, left: First, exchanged_ns: Integers) -> Integers:
     """Return the ends of the first inputs, given the first outputs; `NO_TIME` where the endpoint waits for none."""
     size, endpoints = steps.starts.size, steps.endpoints
     input_ns, sends_first = np.full(size, NO_TIME, np.int64), np.zeros(steps.bounds.size, np.int64)
@@ -144,13 +144,13 @@ def _waited_for(steps: Steps, came: First, left: First, exchanged_ns: Integers) 
 
 
 @subroutine
-def _least(steps: Steps, step: int, at_once: float) -> float:
+def _earliest_time(steps: Steps, step: int, at_once: float) -> float:
     """Return the time in a step from which on a transfer is not at once."""
     return float(steps.starts[step] + at_once * (steps.ends[step] - steps.starts[step]))
 
 
 @kernel(TRANSFERS, STEPS, WAYS, FLOAT64, INT64S)
-def _first(transfers: Transfers, steps: Steps, ways: Ways, at_once: float, since: Integers) -> First:
+def _first_transfers(transfers: Transfers, steps: Steps, ways: Ways, at_once: float, since: Integers) -> First:
     """Find the first transfer of each step that starts at a time or later, and not at once."""
     starts, ends, size = transfers.starts, transfers.ends, steps.starts.size
     first, over, others = (
@@ -162,7 +162,7 @@ def _first(transfers: Transfers, steps: Steps, ways: Ways, at_once: float, since
         i, until, other = ways.begins[way], ways.untils[way], ways.others[way]
         for step in range(steps.bounds[ways.owners[way]], steps.bounds[ways.owners[way] + 1]):
             i = advance(starts, i, until, steps.starts[step])
-            least = _least(steps, step, at_once)
+            least = _earliest_time(steps, step, at_once)
             while i < until and starts[i] <= steps.ends[step]:
                 if starts[i] >= least and starts[i] >= since[step]:
                     earlier = (starts[i], ends[i], other) < (first[step], over[step], others[step])
@@ -173,7 +173,7 @@ def _first(transfers: Transfers, steps: Steps, ways: Ways, at_once: float, since
 
 
 @kernel(TRANSFERS, STEPS, WAYS, INT64S)
-def _last_over(transfers: Transfers, steps: Steps, ways: Ways, by: Integers) -> Integers:
+def _last_ends(transfers: Transfers, steps: Steps, ways: Ways, by: Integers) -> Integers:
     """Return the end of each step's last transfer that ends by a given time; `NO_TIME` without one."""
     starts, ends = transfers.starts, transfers.ends
     last = np.full(steps.starts.size, NO_TIME, np.int64)
@@ -189,17 +189,17 @@ def _last_over(transfers: Transfers, steps: Steps, ways: Ways, by: Integers) -> 
 
 
 @kernel(TRANSFERS, STEPS, WAYS, FLOAT64, INT64S, INT64S)
-def _counted(
+def _count_transfers(
     transfers: Transfers, steps: Steps, ways: Ways, at_once: float, since: Integers, over: Integers
 ) -> tuple[Integers, Integers]:
-    """Count the transfers of each step as `_first` does, and those of them that start before another time."""
+    """Count the transfers of each step as `_first_transfers` does, and those of them that start before another time."""
     starts = transfers.starts
     count, together = np.zeros(steps.starts.size, np.int64), np.zeros(steps.starts.size, np.int64)
     for way in range(ways.owners.size):
         i, until = ways.begins[way], ways.untils[way]
         for step in range(steps.bounds[ways.owners[way]], steps.bounds[ways.owners[way] + 1]):
             i = advance(starts, i, until, steps.starts[step])
-            least = _least(steps, step, at_once)
+            least = _earliest_time(steps, step, at_once)
             while i < until and starts[i] <= steps.ends[step]:
                 if starts[i] >= least and starts[i] >= since[step]:
                     count[step] += 1

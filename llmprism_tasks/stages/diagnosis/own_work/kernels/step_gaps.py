@@ -57,8 +57,8 @@ def silences(
     -------
     shape (steps,): the sum of the silences, that of their squares, the longest, and how many there are
     """
-    bursts, count = _bursts_of(transfers, steps, wanted, sent_only=sent_only), steps.starts.size
-    since, ends_one = _silent_since(bursts, steps, early, piped)
+    bursts, count = _bursts_of_endpoints(transfers, steps, wanted, sent_only=sent_only), steps.starts.size
+    since, ends_one = _gap_starts(bursts, steps, early, piped)
     step, length = bursts.step[ends_one], (bursts.begins - since)[ends_one].astype(np.float64)
     total, squares, longest = np.zeros(count), np.zeros(count), np.zeros(count)
     np.add.at(total, step, length)
@@ -67,7 +67,7 @@ def silences(
     return total, squares, longest, np.bincount(step, minlength=count)
 
 
-def _bursts_of(transfers: Transfers, steps: Steps, wanted: Flags, *, sent_only: bool) -> Bursts:
+def _bursts_of_endpoints(transfers: Transfers, steps: Steps, wanted: Flags, *, sent_only: bool) -> Bursts:
     """Return the bursts of some endpoints from their first step on."""
     present = np.diff(steps.bounds) > 0
     first = np.full(wanted.size, AFTER_ALL)
@@ -78,12 +78,12 @@ def _bursts_of(transfers: Transfers, steps: Steps, wanted: Flags, *, sent_only: 
     # What has no bytes announces its sender, and says nothing of its receiver.
     shows = sent if sent_only else sent | (transfers.sizes[seen >> 1] > 0)
     kinds = np.repeat(transfers.kinds, np.diff(transfers.offsets))
-    bursts = _bursts(seen, shows, bounds, transfers, kinds, steps)
+    bursts = _find_bursts(seen, shows, bounds, transfers, kinds, steps)
     shown = bursts.begins < AFTER_ALL
     return Bursts(*(column[shown] for column in bursts))
 
 
-def _silent_since(bursts: Bursts, steps: Steps, early: float, piped: int) -> tuple[Integers, Flags]:
+def _gap_starts(bursts: Bursts, steps: Steps, early: float, piped: int) -> tuple[Integers, Flags]:
     """Return the start of the gap before each burst, within its step, and whether that gap counts."""
     endpoint, step_start = steps.endpoints[bursts.step], steps.starts[bursts.step]
     follows = np.zeros(endpoint.size, np.bool_)
@@ -91,12 +91,12 @@ def _silent_since(bursts: Bursts, steps: Steps, early: float, piped: int) -> tup
     since = np.where(follows, np.maximum(np.roll(bursts.over, 1), step_start), step_start)
     # What went ahead counts to the step of the rest: what a step ends with is whole, however small.
     rest = follows & (bursts.step == np.roll(bursts.step, 1))
-    ahead, pipes = _ahead(bursts, endpoint, early), (bursts.kinds & _bit(piped)) != 0
+    ahead, pipes = _is_early_burst(bursts, endpoint, early), (bursts.kinds & _kind_bit(piped)) != 0
     waited = pipes | (follows & np.roll(pipes, 1)) | (rest & np.roll(ahead, 1))
     return since, (bursts.begins > since) & ~waited
 
 
-def _ahead(bursts: Bursts, endpoint: Integers, early: float) -> Flags:
+def _is_early_burst(bursts: Bursts, endpoint: Integers, early: float) -> Flags:
     """Return which bursts are small compared with their endpoint's mean burst of the same kinds."""
     _, alike = np.unique(endpoint * (bursts.kinds.max(initial=0) + 1) + bursts.kinds, return_inverse=True)
     usual = np.bincount(alike, bursts.sizes) / np.bincount(alike)
@@ -104,13 +104,13 @@ def _ahead(bursts: Bursts, endpoint: Integers, early: float) -> Flags:
     return small
 
 
-def _bit(kind: int) -> int:
+def _kind_bit(kind: int) -> int:
     """Return the bit of a kind in a set of kinds; 0 for a negative number, which stands for no kind."""
     return 1 << kind if kind >= 0 else 0
 
 
 @kernel(INT64S, BOOLEANS, INT64S, TRANSFERS, INT8S, STEPS)
-def _bursts(
+def _find_bursts(
     seen: Integers, shows: Flags, seen_bounds: Integers, transfers: Transfers, kinds: Small, steps: Steps
 ) -> Bursts:
     """Find the bursts of what endpoints send and receive.

@@ -37,8 +37,8 @@ def in_order(
     bounds : shape (endpoints + 1,): endpoint i has `seen[bounds[i]:bounds[i + 1]]`
     """
     series = np.repeat(np.arange(senders.size, dtype=np.int32), np.diff(offsets))
-    order = time_order(starts, _looked_at(starts, offsets, since, wanted[senders] | wanted[receivers]))
-    return _dealt(order, series[order], senders, receivers, wanted, starts, ends, series)
+    order = time_order(starts, _wanted_places(starts, offsets, since, wanted[senders] | wanted[receivers]))
+    return _deal_to_endpoints(order, series[order], senders, receivers, wanted, starts, ends, series)
 
 
 def time_order(times: Integers, places: Integers) -> Integers:
@@ -66,7 +66,7 @@ def time_order(times: Integers, places: Integers) -> Integers:
 
 
 @kernel(INT64S, INT64S, INT64S, BOOLEANS)
-def _looked_at(starts: Integers, offsets: Integers, since: Integers, wanted: npt.NDArray[np.bool_]) -> Integers:
+def _wanted_places(starts: Integers, offsets: Integers, since: Integers, wanted: npt.NDArray[np.bool_]) -> Integers:
     """Return the places of the wanted series' transfers that start at or after the series' `since`."""
     places, count = np.empty(starts.size, np.int64), 0
     for s in range(wanted.size):
@@ -78,7 +78,7 @@ def _looked_at(starts: Integers, offsets: Integers, since: Integers, wanted: npt
 
 
 @subroutine
-def _put_right(
+def _insertion_sort_rows(
     seen: Integers,
     bounds: Integers,
     starts: Integers,
@@ -111,7 +111,7 @@ def _put_right(
 
 
 @kernel(INT64S, INT32S, INT64S, INT64S, BOOLEANS, INT64S, INT64S, INT32S)
-def _dealt(
+def _deal_to_endpoints(
     order: Integers,
     series: npt.NDArray[np.int32],
     senders: Integers,
@@ -136,5 +136,5 @@ def _dealt(
         if wanted[receiver]:
             seen[following[receiver]] = 2 * order[k] + 1
             following[receiver] += 1
-    _put_right(seen, bounds, starts, ends, all_series, senders + receivers)
+    _insertion_sort_rows(seen, bounds, starts, ends, all_series, senders + receivers)
     return seen, bounds

@@ -11,9 +11,9 @@ from handmade import MB
 from job_evidence import DEFAULT, groups, history, kinds, working
 
 from llmprism_tasks.stages.diagnosis.network import path_pace
-from llmprism_tasks.stages.diagnosis.step_times.slow_steps import in_trouble
+from llmprism_tasks.stages.diagnosis.step_times.slow_steps import mark_slow_steps
 
-STEPS = in_trouble(history([1000] * 6 + [2000] * 3), DEFAULT)
+STEPS = mark_slow_steps(history([1000] * 6 + [2000] * 3), DEFAULT)
 
 
 Row = tuple[float, float, str, str, int]

@@ -65,7 +65,7 @@ def test_what_lasts_or_comes_at_a_distance_is_something_else(
 @pytest.mark.parametrize(("at", "told"), [((2, 4, 6, 7, 8), True), ((2, 6, 7, 8, 9), False)])
 def test_of_those_that_follow_each_other_there_are_few(at: Sequence[int], told: bool) -> None:
     """Three of five may be chance, four are a trouble that began."""
-    assert job_stalls._now_and_then(pl.DataFrame({"step_index": at})) == told
+    assert job_stalls._is_occasional(pl.DataFrame({"step_index": at})) == told
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_of_those_that_follow_each_other_there_are_few(at: Sequence[int], told: 
     ids=["two of four", "not always", "each second"],
 )
 def test_what_comes_in_a_pattern_is_how_steps_were_cut(at: Sequence[int], told: bool) -> None:
-    assert job_stalls._now_and_then(pl.DataFrame({"step_index": at})) == told
+    assert job_stalls._is_occasional(pl.DataFrame({"step_index": at})) == told
 
 
 @pytest.mark.parametrize(("members", "rows"), [("a", []), ("abcd", JOB)], ids=["one", "most"])
@@ -130,7 +130,7 @@ def test_a_longer_sample_is_longer_throughout(first: float, others: float, told:
             "length_ns": silent,
         }
     )
-    assert (job_stalls._judged(steps, DEFAULT) is not None) == told
+    assert (job_stalls._mark_stalled_steps(steps, DEFAULT) is not None) == told
 
 
 @pytest.mark.parametrize(("others", "stretched"), [(0.11, True), (0.09, False)])
@@ -138,7 +138,7 @@ def test_what_only_follows_the_longest_silence_is_no_part_to_compare(others: flo
     """A tenth of it may be the optimizer's."""
     steps = pl.DataFrame({"longest_ns": [1.0, 1.0, 1.0, 1.3]})
     steps = steps.with_columns(silent_ns=(1 + others) * pl.col("longest_ns"))
-    assert steps.select(job_stalls._stretched()).to_series().to_list()[-1] == stretched
+    assert steps.select(job_stalls._is_stretched()).to_series().to_list()[-1] == stretched
 
 
 @pytest.mark.parametrize(("by", "rows"), [(210, JOB), (180, [])])
@@ -183,7 +183,7 @@ def test_while_a_link_is_down_nothing_is_sent_either(kind: str, rows: list[tuple
     evidence = standing({2: 500, 5: 500, 6: 500})
     known = job_stalls.find(evidence, DEFAULT).with_columns(kind=pl.lit(kind), subject=pl.lit("a"))
     beside = dataclasses.replace(evidence)
-    beside._found[devices.find, DEFAULT] = known
+    beside._findings[devices.find, DEFAULT] = known
     assert named(beside) == rows
 
 

@@ -69,7 +69,7 @@ def test_stalls_of_one_host_are_its_own() -> None:
 
 @pytest.mark.parametrize(("whole", "who"), [(True, "host d"), (False, "host d (or the receiver of its first message)")])
 def test_in_a_pipeline_nothing_shows_which_end_was_not_ready(whole: bool, who: str) -> None:
-    assert stalls._who("d", pl.DataFrame({"whole": [whole, whole]})) == who
+    assert stalls._host_words("d", pl.DataFrame({"whole": [whole, whole]})) == who
 
 
 def test_all_well_is_silent() -> None:

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_evidence import DEFAULT, HISTORY, history
 
-from llmprism_tasks.stages.diagnosis.step_times.slow_steps import in_trouble
+from llmprism_tasks.stages.diagnosis.step_times.slow_steps import mark_slow_steps
 
 WELL = [1000.0] * 10
 
 
 def slow(lengths: Sequence[float], *, current: int | None = None, **changed: Any) -> list[float]:
     """Return the lengths of the slow steps, ms."""
-    steps = in_trouble(history(lengths, current=current), dataclasses.replace(DEFAULT, **changed)).filter("slow")
+    steps = mark_slow_steps(history(lengths, current=current), dataclasses.replace(DEFAULT, **changed)).filter("slow")
     return [float(length) / 1e6 for length in steps["end_ns"] - steps["start_ns"]]
 
 
@@ -50,7 +50,7 @@ def test_slow_steps_before_the_window_alone_are_no_news() -> None:
 
 
 def test_the_quick_quarter_of_the_steps_is_healthy() -> None:
-    rows = in_trouble(history([*[1000] * 4, *[2000] * 8]), DEFAULT)
+    rows = mark_slow_steps(history([*[1000] * 4, *[2000] * 8]), DEFAULT)
     assert rows["quick_ns"].unique().to_list() == [1e9]
     assert rows["slow"].sum() == 8
 
@@ -65,18 +65,18 @@ def test_a_fault_of_the_same_size_is_told_however_long_it_lasts(ill: int) -> Non
 
 def test_jobs_are_judged_each_by_itself() -> None:
     both = pl.concat([history([*WELL, *[1500] * 3], job="ill"), history([1500] * 12, job="well")])
-    assert in_trouble(both, DEFAULT)["job_id"].unique().to_list() == ["ill"]
+    assert mark_slow_steps(both, DEFAULT)["job_id"].unique().to_list() == ["ill"]
 
 
 def test_no_history_no_trouble() -> None:
-    assert in_trouble(pl.DataFrame(schema=HISTORY), DEFAULT).is_empty()
+    assert mark_slow_steps(pl.DataFrame(schema=HISTORY), DEFAULT).is_empty()
 
 
 @given(st.lists(st.floats(500, 3000), min_size=1, max_size=30), st.integers(0, 10**6))
 def test_rows_come_in_any_order(lengths: list[float], seed: int) -> None:
     steps = history(lengths)
-    rows = in_trouble(steps, DEFAULT)
-    assert in_trouble(steps.sample(fraction=1, shuffle=True, seed=seed), DEFAULT).equals(rows)
+    rows = mark_slow_steps(steps, DEFAULT)
+    assert mark_slow_steps(steps.sample(fraction=1, shuffle=True, seed=seed), DEFAULT).equals(rows)
     assert rows["start_ns"].is_sorted()
     assert rows.join(steps, on=["start_ns", "end_ns"], how="anti").is_empty()
 
@@ -88,7 +88,7 @@ def test_steps_slow_by_less_than_half_of_those_that_cost_most_are_slow_for_anoth
     """Six of them cost less than four that are half longer; they are no healthy steps either."""
     lengths = [*WELL, *[slight] * 6, *[1500.0] * 4]
     assert slow(lengths) == [slight] * kept + [1500] * 4
-    assert in_trouble(history(lengths), DEFAULT).height == len(lengths) - 6 + kept
+    assert mark_slow_steps(history(lengths), DEFAULT).height == len(lengths) - 6 + kept
 
 
 @pytest.mark.parametrize(("number", "slight"), [(2, 6), (3, 0)])

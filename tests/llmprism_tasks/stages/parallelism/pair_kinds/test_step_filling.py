@@ -43,7 +43,7 @@ def filled(
         bytes_per_step=pl.Series([(carried or {}).get(row[0], usual[row[2]]) for row in rows]),
         begins=pl.Series([(begins or {}).get(row[0], 0.0) for row in rows], dtype=pl.Float64),
     )
-    found = step_filling.told(frame, 0.02, 0.1)
+    found = step_filling.settle_filling_pairs(frame, 0.02, 0.1)
     return {(src, dst): kind for src, dst, kind in found.select("src_addr", "dst_addr", "kind").iter_rows()}
 
 

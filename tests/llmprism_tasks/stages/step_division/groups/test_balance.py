@@ -120,11 +120,11 @@ def test_steps_are_alike_in_which_all_send_about_what_they_typically_do(short: f
     """Two of ten steps of each sender are short by a half, which records that are lost may do, or by more."""
     sent = np.full((3, 10), 1.0)
     sent[:, [2, 7]] = short
-    assert balance.alike(sent) == pytest.approx(ratio)
+    assert balance.alike_bytes_ratio(sent) == pytest.approx(ratio)
 
 
 @pytest.mark.parametrize(("gradients", "steps"), [(6.0, True), (8.0, False)])
 def test_where_most_bytes_are_sent_in_few_parts_these_are_no_steps(gradients: float, *, steps: bool) -> None:
     """Seven parts of a layer each, and one in which the gradients are sent."""
     sent = np.tile([1.0] * 7 + [gradients], (2, 5))
-    assert (balance.alike(sent) >= balance.BYTES_IN_ALIKE_STEPS) == steps
+    assert (balance.alike_bytes_ratio(sent) >= balance.BYTES_IN_ALIKE_STEPS) == steps

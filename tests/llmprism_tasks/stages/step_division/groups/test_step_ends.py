@@ -11,7 +11,7 @@ from handmade import MB, MS, WINDOW, Row, flows, messages, ring
 
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups import step_ends
-from llmprism_tasks.stages.step_division.groups.group_steps import ended_alike
+from llmprism_tasks.stages.step_division.groups.group_steps import recut_at_step_ends
 from llmprism_tasks.stages.step_division.periodicity import WHOLE_PAIR, stream_rhythms
 from llmprism_tasks.stages.traffic import nic_pairs
 
@@ -25,7 +25,7 @@ def ends(rows: list[Row], known: list[float], *, alone: bool = True) -> list[flo
     pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE_PAIR).with_columns(group=pl.lit("g"))
     found_ns = [WINDOW.start_ns + round(end * MS) for end in known]
     steps = pl.DataFrame({"group": "g", "end_ns": found_ns})
-    found = ended_alike(table, pairs, steps, pl.Series(["g"] if alone else [], dtype=pl.String), DEFAULT)
+    found = recut_at_step_ends(table, pairs, steps, pl.Series(["g"] if alone else [], dtype=pl.String), DEFAULT)
     if found.streams.is_empty():
         return []
     taken = table.filter(pl.col("pair").is_in(found.streams["pair"].implode()))

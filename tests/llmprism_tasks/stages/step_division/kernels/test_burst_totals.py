@@ -14,7 +14,7 @@ TRANSFERS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 20), st.integer
 
 def test_nothing_has_no_totals() -> None:
     none = np.empty(0, np.int64)
-    assert burst_totals.of_numbers(none, np.zeros(1, np.int64), none, none, none)[0].series.size == 0
+    assert burst_totals.totals_by_number(none, np.zeros(1, np.int64), none, none, none)[0].series.size == 0
 
 
 @given(TRANSFERS)
@@ -24,7 +24,7 @@ def test_each_number_of_a_series_has_its_own(transfers: list[tuple[int, int, int
     series, starts, lengths, numbers = (np.array([row[i] for row in rows], np.int64) for i in range(4))
     sizes, ends = np.arange(1, len(rows) + 1), starts + lengths
     offsets = np.searchsorted(series, np.arange(5)).astype(np.int64)
-    found, of = burst_totals.of_numbers(numbers, offsets, starts, ends, sizes, edge=EDGE)
+    found, of = burst_totals.totals_by_number(numbers, offsets, starts, ends, sizes, edge=EDGE)
     wanted = []
     for key in dict.fromkeys(zip(series.tolist(), numbers.tolist(), strict=True)):
         here = (series == key[0]) & (numbers == key[1])
@@ -47,7 +47,7 @@ def test_an_owner_has_what_its_series_have(
     series, starts, lengths, numbers = (np.array([row[i] for row in rows], np.int64) for i in range(4))
     offsets = np.searchsorted(series, np.arange(5)).astype(np.int64)
     sizes = np.arange(1, len(rows) + 1)
-    found, _ = burst_totals.of_numbers(numbers, offsets, starts, starts + lengths, sizes, edge=EDGE)
+    found, _ = burst_totals.totals_by_number(numbers, offsets, starts, starts + lengths, sizes, edge=EDGE)
     wanted = []
     for owner in range(3):
         own = [
@@ -59,5 +59,5 @@ def test_an_owner_has_what_its_series_have(
             )
             ends = (max(last), sum(total), max(last_before), sum(total_before))
             wanted.append((owner, number, position[0], min(first), *ends))
-    joined = burst_totals.of_owners(found, np.array(owners, np.int64), 3)
+    joined = burst_totals.totals_by_owner(found, np.array(owners, np.int64), 3)
     assert list(zip(*(one.tolist() for one in joined), strict=True)) == wanted

@@ -12,7 +12,7 @@ from llmprism_tasks.stages.timeline.kernels.pass_time import (
     Sorts,
     Stints,
     at_pace,
-    idled,
+    idle_times,
     lower_medians,
     shortest,
 )
@@ -96,7 +96,7 @@ def test_what_is_usual_is_the_lower_median_of_the_same_turn_where_it_is_alike(
     offsets = np.cumsum([0, *(len(drawn) for _, drawn in segments)]).astype(np.int64)
     alike = np.array([alike for alike, _ in segments], dtype=np.int64)
     _, kinds, turns, idle = (np.array([row[i] for row in rows], dtype=np.int64) for i in range(4))
-    found = idled(offsets, idle, kinds.astype(np.int32), alike, 3)
+    found = idle_times(offsets, idle, kinds.astype(np.int32), alike, 3)
     assert found.turns.tolist() == turns.tolist()
     for i, row in enumerate(rows):
         same = sorted(other[3] for other in rows if other[:3] == row[:3])

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.stages.traffic.kernels.fragments import begins_next, joined
+from llmprism_tasks.stages.traffic.kernels.fragments import early_fragments, joined_sizes
 
 
 def marked(*series: list[int], tolerance: float = 0.02) -> list[list[int]]:
     """Return the places of the transfers that begin the next."""
     offsets = np.cumsum([0, *map(len, series)]).astype(np.int64)
-    found = begins_next(np.array([size for one in series for size in one], dtype=np.int64), offsets, tolerance)
+    found = early_fragments(np.array([size for one in series for size in one], dtype=np.int64), offsets, tolerance)
     return [np.flatnonzero(found[low:high]).tolist() for low, high in pairwise(offsets.tolist())]
 
 
@@ -67,4 +67,4 @@ def test_no_piece_begins_with_a_piece(sizes: list[int]) -> None:
 
 
 def test_what_begins_the_next_is_joined_to_it() -> None:
-    assert joined(np.array([4, 44, 48]), np.array([True, False, False])).tolist() == [4, 48, 48]
+    assert joined_sizes(np.array([4, 44, 48]), np.array([True, False, False])).tolist() == [4, 48, 48]

@@ -20,7 +20,7 @@ def test_each_step_of_a_series_has_its_own_tally(transfers: list[tuple[int, int,
     series, steps, sizes = (np.array([one[i] for one in transfers], np.int64) for i in range(3))
     marks = np.array([one[3] for one in transfers], np.bool_)
     offsets = np.searchsorted(series[order], np.arange(5)).astype(np.int64)
-    found = pair_sums.of_series(np.array(order, np.int64), offsets, steps, sizes, marks)
+    found = pair_sums.tally_steps(np.array(order, np.int64), offsets, steps, sizes, marks)
     runs = [list(run) for _, run in groupby(order, key=lambda i: transfers[i][:2])]
     assert np.diff(found.offsets).tolist() == list(map(len, runs))
     assert np.diff(found.series).tolist() == [sum(series[run[0]] == one for run in runs) for one in range(4)]
@@ -44,7 +44,7 @@ def test_what_is_sent_in_a_step_has_its_times_and_kinds(records: list[tuple[int,
     rows = sorted(records)
     series, steps, starts, lengths, kinds = (np.array([row[i] for row in rows], np.int64) for i in range(5))
     offsets, sizes = np.searchsorted(series, np.arange(5)).astype(np.int64), np.arange(1, len(rows) + 1)
-    found = pair_sums.sent(offsets, steps, starts, starts + lengths, sizes, kinds)
+    found = pair_sums.step_sums(offsets, steps, starts, starts + lengths, sizes, kinds)
     wanted = [
         (
             *(rows[run[0]][:3]),

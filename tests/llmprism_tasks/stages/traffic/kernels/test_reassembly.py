@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmprism_tasks.numerics.robust import Integers
-from llmprism_tasks.stages.traffic.kernels.reassembly import begins, put_together, usual_sizes
+from llmprism_tasks.stages.traffic.kernels.reassembly import begins, joined_messages, usual_sizes
 
 WHOLE = 500_000
 PAUSE = 20
@@ -76,5 +76,5 @@ def test_messages_that_were_cut_anywhere_are_found_again(shares: list[list[int]]
 
 def test_a_message_ends_with_the_last_of_its_records_and_has_all_of_their_bytes() -> None:
     first = np.array([True, False, False, True, True])
-    ends, sizes = put_together(array(5, 9, 7, 8, 20), array(1, 2, 3, 4, 5), first)
+    ends, sizes = joined_messages(array(5, 9, 7, 8, 20), array(1, 2, 3, 4, 5), first)
     assert (ends.tolist(), sizes.tolist()) == ([9, 8, 20], [6, 4, 5])
