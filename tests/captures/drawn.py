@@ -105,7 +105,8 @@ def _job(dice: random.Random, kind: str, step_s: float, most: int) -> Job:
     )
     tp = 2 if kind == "tensors" else 1
     piped = pp > 1
-    micro_batches = dice.choice([2, 4, 6, 8, 12, 16]) if piped else 1
+    # PyTorch's 1F1B refuses fewer micro-batches than stages.
+    micro_batches = max(dice.choice([2, 4, 6, 8, 12, 16]), pp) if piped else 1
     virtual = 2 if kind == "interleaved" else 1
     micro_batches += -micro_batches % pp if virtual > 1 else 0
     layers = pp * virtual * dice.choice([1, 2]) if piped else dice.choice([2, 3, 4, 6, 8])

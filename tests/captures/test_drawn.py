@@ -18,6 +18,7 @@ def test_a_drawn_capture_fits_the_cluster(seed: int) -> None:
         assert len(job.addrs) == job.tp * job.pp * job.dp
         assert job.dp % job.ep == job.dp % job.cp == 0
         assert job.layers >= job.pp * job.virtual
+        assert job.pp == 1 or job.micro_batches >= job.pp
 
 
 @pytest.mark.parametrize("seed", SEEDS)
