@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from llmprism_tasks.contract.errors import TransientError
+from llmprism_tasks.contract.errors import InputError, TransientError
 from llmprism_tasks.contract.windows import ALL_TIME, Window
 from llmprism_tasks.execution.notify import pipeline
 from llmprism_tasks.execution.window import land_window, open_configured
@@ -69,7 +69,10 @@ def take_stock(settings: Settings, *, now_ns: int) -> Stock:
     expected = missing_minutes(there, settings, now_ns=now_ns)
     if expected:
         warehouse.write(lambda connection: minutes.expect(connection, expected, now_ns))
-    mark_late(warehouse, there, settings, now_ns=now_ns)
+    try:
+        mark_late(warehouse, there, settings, now_ns=now_ns)
+    except InputError as error:  # the landings say so, too; silence and what is due must be told all the same
+        logger.error("late files are not looked for: %s", error)
     found = read_states(warehouse, settings, now_ns=now_ns)
     starts = next_tries(found, settings, now_ns=now_ns)
     if starts:
@@ -115,6 +118,10 @@ def mark_late(warehouse: Warehouse, there: pl.DataFrame, settings: Settings, *, 
     Returns
     -------
     starts of the windows that were marked
+
+    Raises
+    ------
+    InputError : the pattern of flows has no time
     """
     landed = there.filter(pl.col("begun_ns").is_not_null())
     newest_ns, length_ns = landed["window_start_ns"].max(), settings.window.length_ns
@@ -124,13 +131,13 @@ def mark_late(warehouse: Warehouse, there: pl.DataFrame, settings: Settings, *, 
     known = Intake(now_ns=now_ns, young_ns=settings.window.allowed_lateness_ns)
     unread = file_register.unread(warehouse, settings.places.flows, span, length_ns, known)
     starts = landed.filter(pl.col("due_reason").is_null())["window_start_ns"].sort().to_numpy()
-    late: set[int] = set()
-    for named in (file.span for file in unread if file.span is not None):
+    late: dict[int, str] = {}
+    for path, named in ((file.path, file.span) for file in unread if file.span is not None):
         inside = starts[(starts >= named.start_ns) & (starts < named.end_ns)]
-        late |= {int(inside[-1])} if inside.size else set()
+        late |= {int(inside[-1]): path} if inside.size else {}
     found = sorted(late)
     if found:
-        logger.warning("%d windows are due: files named for them came late, such as %s", len(found), unread[0].path)
+        logger.warning("%d windows are due: files named for them came late, such as %s", len(found), late[found[0]])
         warehouse.write(lambda connection: minutes.mark_due(connection, found, minutes.LATE_RECORDS, now_ns=now_ns))
     return found
 

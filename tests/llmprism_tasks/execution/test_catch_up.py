@@ -134,6 +134,16 @@ def test_a_late_file_of_an_hour_makes_the_last_landed_window_in_it_due(capture: 
     assert mark_late(warehouse, there, settings, now_ns=NOW) == [SECOND.start_ns]
 
 
+def test_a_wrong_pattern_of_flows_does_not_keep_stock_from_being_taken(
+    capture: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    land_window(FIRST, settings_in(capture))
+    wrong = settings_in(capture, LLMPRISM_PLACES__FLOWS=str(capture / "flows" / "{window}.parquet"))
+    stock = take_stock(wrong, now_ns=SECOND.shifted(30).end_ns)
+    assert stock.coverage.expected == 1
+    assert "late files are not looked for: pattern of flows" in caplog.text
+
+
 def expected_by(who: str, *starts_ns: int) -> pl.DataFrame:
     rows = pl.DataFrame({"window_start_ns": list(starts_ns)}, schema={"window_start_ns": pl.Int64})
     return pl.concat([empty("minutes"), rows.with_columns(expected_by=pl.lit(who))], how="diagonal")
