@@ -18,21 +18,21 @@ NICS = "abcdef"
 QUICK, SLOW, LATE = 12, 8, 300
 
 
-def beginning(missing: str, *, usually: str = "", slow: int = SLOW) -> Evidence:
+def beginning(missing: str, *, usually: str = "", slow: int = SLOW, nics: str = NICS) -> Evidence:
     """Return a ring all of whose members move their data 300 ms later in its last steps.
 
     Before, 30 ms after a step's start, each sends a part: but for those that are missing in so many slow steps, and for
     those of `usually` in all other steps.
     """
     ready = [500.0] * QUICK + [500.0 + LATE] * SLOW
-    evidence = working([dict.fromkeys(NICS, ready)])
+    evidence = working([dict.fromkeys(nics, ready)])
     rows: list[Row] = []
     begin = 0.0
     for step, at in enumerate(ready):
         without = missing if QUICK <= step < QUICK + slow else usually
         rows += [
-            (begin + 30, begin + 31, addr, NICS[(place + 1) % len(NICS)], MB)
-            for place, addr in enumerate(NICS)
+            (begin + 30, begin + 31, addr, nics[(place + 1) % len(nics)], MB)
+            for place, addr in enumerate(nics)
             if addr not in without
         ]
         begin += 500 + at
@@ -57,6 +57,11 @@ def test_who_begins_late_is_named_with_what_it_costs() -> None:
 def test_who_sends_to_it_cannot_begin_either(missing: str, hosts: list[str]) -> None:
     """Of two that are no neighbours, nobody knows which is late; of three, half of the ring has not begun."""
     assert found(beginning(missing))["subject"].to_list() == hosts
+
+
+@pytest.mark.parametrize(("missing", "hosts"), [("bc", ["host-c"]), ("bcd", [])])
+def test_no_more_may_be_missing_than_the_late_one_and_who_sends_to_it(missing: str, hosts: list[str]) -> None:
+    assert found(beginning(missing, nics="abcdefgh"))["subject"].to_list() == hosts
 
 
 @pytest.mark.parametrize(("slow", "hosts"), [(5, []), (6, ["host-c"])])
