@@ -59,11 +59,6 @@ def summarise(warehouse: Warehouse, settings: Settings | None = None, *, now_ns:
     broken = query(
         warehouse, "SELECT severity, count(*) FROM validation_results WHERE NOT success GROUP BY ALL ORDER BY ALL"
     )
-    doubtful = query(
-        warehouse,
-        "SELECT count(DISTINCT window_start_ns) FROM validation_results "
-        "WHERE NOT success AND starts_with(expectation, 'windows.')",
-    )
     aside = query(warehouse, "SELECT * FROM aside_jobs ORDER BY job_id, window_start_ns")
     finished = windows.filter(pl.col("status") == "done")["window_start_ns"]
     latest = int(finished[-1]) if len(finished) else None
@@ -73,8 +68,7 @@ def summarise(warehouse: Warehouse, settings: Settings | None = None, *, now_ns:
     return {
         "span": _span(span.row(0, named=True)),
         "windows": _windows(windows)
-        | {"reasons": dict(reasons.iter_rows()), "broken_by_severity": dict(broken.iter_rows())}
-        | {"doubtful": int(doubtful.item())},
+        | {"reasons": dict(reasons.iter_rows()), "broken_by_severity": dict(broken.iter_rows())},
         "coverage": asdict(covered),
         "set_aside": _set_aside(aside),
         "jobs": [_job(row, latest) for row in jobs.iter_rows(named=True)],
@@ -102,6 +96,7 @@ def _windows(windows: pl.DataFrame) -> Row:
         **totals,
         "add_up": bool(windows["rows_add_up"].all()),
         "expectations_broken": int(windows["expectations_broken"].sum()),
+        "doubtful": int(windows["doubtful"].sum()),
         "median_run_s": _number(times.median()),
         "longest_run_s": _number(times.max()),
         "without_records": [_iso(start) for start in without],
