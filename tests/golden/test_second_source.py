@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,66 @@ def test_jobs_are_read_rightly(case: str, seed: int, tmp_path: Path) -> None:
     assert found["steps_found"] >= 0.94 * found["steps"]
     assert found["steps_extra"] <= ONE_UNDER_WAY
     assert found["duration_error"]["p95"] <= 0.01
+
+
+SHARDED = Training(
+    "jobA", "fsdp", tuple(nic(host, 0) for host in range(4)), 4.0, 148.0, layers=19, layer_bytes=3.2e7, head=1.0,
+    channels=4, optimizer_s=0.008,
+)  # fmt: skip
+"""Parameters are gathered layer by layer, and the optimizer is too quick to be seen."""
+
+REPLICATED = Training(
+    "jobA", "ddp", tuple(nic(host, 0) for host in range(8)), 4.0, 148.0, layers=27, layer_s=0.039, layer_bytes=4e7,
+    optimizer_s=0.04, unevenness=0.3, head=0.25,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("job", "idle_s"),
+    [
+        pytest.param(
+            replace(
+                REPLICATED,
+                schedule="fsdp",
+                layers=17,
+                layer_s=0.021,
+                layer_bytes=3.6e7,
+                head=0.4,
+                channels=1,
+                optimizer_s=0.024,
+                unevenness=0.1,
+                jitter=0.007,
+            ),
+            0.001,
+            id="layers",
+        ),
+        pytest.param(replace(SHARDED, layer_s=0.02, pause_every=12), 0.005, id="evaluations"),
+        pytest.param(replace(SHARDED, layer_s=0.04, pause_every=12), 0.005, id="evaluations after longer steps"),
+        pytest.param(replace(REPLICATED, bucket_bytes=2.4e8), 0.02, id="buckets"),
+        pytest.param(
+            replace(
+                REPLICATED,
+                layer_s=0.028,
+                layer_bytes=1.2e8,
+                bucket_bytes=7e8,
+                head=1.6,
+                channels=1,
+                overlap=False,
+                sharded_optimizer=True,
+                optimizer_s=0.15,
+            ),
+            0.001,
+            id="sharded optimizer",
+        ),
+    ],
+)
+def test_what_a_step_is_made_of_and_several_steps_are_no_steps(job: Training, idle_s: float, tmp_path: Path) -> None:
+    """Layers, buckets, gradients and parameters apart, and all steps from one evaluation to the next were told."""
+    platform = Platform([job], hosts=len(job.nics), gpus=2, rate=5e9, idle_s=idle_s, lost=0.001, end_s=150.0)
+    write(platform, tmp_path, 1)
+    found = headline(scores_of(tmp_path, "flows.parquet", "joint", tmp_path / "second.duckdb"))
+    assert found["steps_found"] >= 0.95 * found["steps"]
+    assert found["steps_extra"] <= ONE_UNDER_WAY
 
 
 def test_micro_batches_of_a_few_long_steps_are_no_steps(tmp_path: Path) -> None:

@@ -227,16 +227,18 @@ def _steps_of_groups(
 def several_steps(clear: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
     """Return the groups whose clear template is as long as several of what single pairs take for steps: `group`.
 
-    These are layers or micro-batches.
+    These are layers or micro-batches. And so it is the other way around where silences show a forward and a backward
+    pass in the template: what single pairs take for a step is several, up to a pause such as an evaluation.
 
     Parameters
     ----------
     clear : streams of `Found` that silences alone do not tell
     periods : as `group_periods` returns
     """
-    period = clear.group_by("group").agg(pl.col("group_period_ns").first())
+    period = clear.group_by("group").agg(pl.col("group_period_ns", "ended").first())
     longer = pl.col("group_period_ns") >= SEVERAL_PERIODS * pl.col("period_ns")
-    return period.join(periods, on="group").filter(longer).select("group")
+    shorter = pl.col("ended") & (SEVERAL_PERIODS * pl.col("group_period_ns") <= pl.col("period_ns"))
+    return period.join(periods, on="group").filter(longer | shorter).select("group")
 
 
 def _groups_without_steps(joint: JointSteps) -> pl.DataFrame:

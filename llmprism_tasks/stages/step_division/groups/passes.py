@@ -10,6 +10,8 @@ is sent at once, over what was sent before it.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
@@ -25,14 +27,29 @@ where gradients are twice as large. Of the time, it takes a third. So where one 
 are sent in bursts that are larger, one of the passes sends nothing, and nothing is told."""
 
 SURE_NATS = 7.0
-"""Nats by which silences of two lengths must be likelier than silences of one: a thousand times."""
+"""Nats by which silences of two lengths must be likelier than silences of one: a thousand times. So must a step be that
+was cut at another place of its cycle than most."""
+
+
+class Backward(NamedTuple):
+    """Where the backward pass ends.
+
+    Attributes
+    ----------
+    ratio : of a step's bytes, from where most steps were cut
+    places : shape (steps,), bytes that the group had sent until then in each step that moves what the others do
+    moved : whether any of them was cut farther from there than half of a pass
+    """
+
+    ratio: float
+    places: Floats
+    moved: bool
 
 
 def end_of_backward(
     traffic: Traffic, silences: Silences, ends: Integers, *, same_bytes: float, jitter: float
-) -> float | None:
-    """Return at which ratio of a step's bytes the backward pass ends, 0 where it is nearer to where the steps do than
-    half of a pass; None if nothing tells.
+) -> Backward | None:
+    """Return where the backward pass ends; None if nothing tells.
 
     Parameters
     ----------
@@ -52,21 +69,47 @@ def end_of_backward(
     burst = _self_weighted_median(bursts)
     if burst >= SHORTEST_PASS * np.median(step):
         return None
-    begins, count = sent[first][alike, np.newaxis], np.median(np.diff(np.searchsorted(silences.at, first))[alike])
-    places = begins + (np.arange(PLACES_PER_STEP) + 0.5) / PLACES_PER_STEP * step[alike, np.newaxis]
-    profile = np.median(_longest_silences(silences, at, places, burst), axis=0)
-    edge = _falling_edge(profile, count, jitter)
+    size, count = step[alike, np.newaxis], np.median(np.diff(np.searchsorted(silences.at, first))[alike])
+    cycle = (np.arange(PLACES_PER_STEP) + 0.5) / PLACES_PER_STEP * size
+    begins = sent[first][alike, np.newaxis]
+    profiles = _longest_silences(silences, at, begins + cycle, burst)
+    turn = _turns(profiles, count, jitter)[:, np.newaxis]
+    if turn.any():
+        begins = begins + turn / PLACES_PER_STEP * size
+        profiles = _longest_silences(silences, at, begins + cycle, burst)
+    edge = _falling_edge(np.median(profiles, axis=0), count, jitter)
     if edge is None:
         return None
     grows = np.log(np.maximum(bursts[1:], 1.0) / np.maximum(bursts[:-1], 1.0))
-    around = (at - begins) / step[alike, np.newaxis] - edge
+    around = (at - begins) / size - edge
     near = np.abs(around) <= burst / np.median(step)
     told = near.any(axis=1)
     if not told.any():
         return None
     most = np.where(near, grows, -np.inf)[told].argmax(axis=1)
     ratio = float(np.median(around[told, most]) + edge) % 1.0
-    return ratio if min(ratio, 1 - ratio) >= SHORTEST_PASS / 2 else 0.0
+    off = np.abs((ratio + turn / PLACES_PER_STEP + 0.5) % 1.0 - 0.5)
+    return Backward(ratio, (begins + ratio * size)[:, 0], bool(off.max() >= SHORTEST_PASS / 2))
+
+
+def _turns(profiles: Floats, count: float, jitter: float) -> Integers:
+    """Return by how many places each step was cut before, or after, the place of the cycle where most were cut: 0 where
+    it is not sure.
+
+    Parameters
+    ----------
+    profiles : shape (steps, places), the longest silence about each place of a cycle
+    count : how many silences a step has
+    """
+    places = profiles.shape[1]
+    back = (np.arange(places)[:, np.newaxis] + np.arange(places)) % places
+    typical = np.median(profiles, axis=0)
+    off = ((profiles[:, np.newaxis, :] - typical[back.T]) ** 2).mean(axis=2)
+    best = off.argmin(axis=1)
+    gain = count / 2 * np.log((off[:, 0] + jitter) / (off.min(axis=1) + jitter))
+    turn = np.where(gain >= SURE_NATS, best, 0)
+    signed: Integers = np.where(turn > places // 2, turn - places, turn)
+    return signed
 
 
 def _has_only_short_silences(at: Integers, length: Integers, first: Integers, ends: Integers, alike: Integers) -> bool:

@@ -68,6 +68,9 @@ MOST_TEMPLATES = 12
 MOST_STRETCHES = 1024
 """Stretches of a group's traffic that are asked what is moved in a step."""
 
+SCATTER_AND_GATHER = 2
+"""Parts of a step where the optimizer is sharded: gradients are scattered, parameters are gathered."""
+
 REFINEMENTS = 2
 """Times that a template is made better."""
 
@@ -91,7 +94,7 @@ class Steps(NamedTuple):
     clarity : see `CLEAR_SIGMAS`; NaN where most segments have no silence inside
     explained : ratio of the streams' bytes that are in steps, all streams alike
     told : whether silences or bytes tell that these are the steps, and not parts of them
-    ended : whether the optimizer's silence tells where they end, too
+    ended : whether the optimizer's silence, or the end of the backward pass, tells where they end, too
     clarity_of_parts : the greatest of a smaller template that explains all, whether its segments are likely to be steps
         or not
     """
@@ -148,7 +151,7 @@ def repeated(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> S
     steady = takes_part(each.reshape(pairs, segments).T[best.whole])
     kept = steady[traffic.pair] & (best.whole[segment] | (traffic.ends - traffic.starts <= best.period_ns))
     again = best if kept.all() else _find_steps(traffic.of(kept), settings, by_bytes=by_bytes)
-    return again if again is not None and (again.told or again.is_clear()) else None
+    return again if again is not None and (again.told or again.ended or again.is_clear()) else None
 
 
 def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings, *, by_passes: bool) -> Steps | None:
@@ -181,7 +184,7 @@ def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings, *, b
             traffic, silences, ends, same_bytes=settings.byte_tolerance, jitter=LEAST_VARIANCE
         )
     if passed is not None:
-        return _cut_near_byte_ratio(passed, traffic, longest, ends, found, settings) if passed else None
+        return _cut_near_places(passed.places, traffic, longest, found, settings) if passed.moved else None
     records = traffic.pair, traffic.starts, traffic.sizes
     steps = total.sum() / found.template.sum()
     waits = step_ends.waits(records, sender, longest.at, traffic.latest[longest.at - 1], steps)
@@ -199,20 +202,23 @@ def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings, *, b
     )
 
 
-def _cut_near_byte_ratio(
-    ratio: float, traffic: Traffic, silences: Silences, ends: Integers, found: Steps, settings: RhythmSettings
+def _cut_near_places(
+    places: Floats, traffic: Traffic, silences: Silences, found: Steps, settings: RhythmSettings
 ) -> Steps | None:
-    """Return the steps of a group, cut at silences near a ratio of the bytes of the steps that were found; None where
-    hardly any is like others then.
+    """Return the steps of a group, cut at silences near a place of each of the steps that were found; None where hardly
+    any is like others then.
 
     A cut that is a burst off is worth an e-fold of a silence less.
+
+    Parameters
+    ----------
+    places : bytes that the group had sent until then
     """
-    at, told = silences.at, np.searchsorted(traffic.starts, ends, side="right")
+    at, total = silences.at, traffic.moved(silences.at[:0])[-1]
     sent = np.append(0, np.cumsum(traffic.sizes)).astype(np.float64)
-    step, total = np.median(np.diff(sent[told])), traffic.moved(at[:0])[-1]
-    # From either end of a step, for some have more: an evaluation.
-    places = np.concatenate([sent[told] + ratio * step, sent[told] - (1 - ratio) * step])
-    off = np.abs(sent[at][:, np.newaxis] - places).min(axis=1) / step
+    step = found.template.sum()
+    # A step before each, too, for some have more between them: an evaluation.
+    off = np.abs(sent[at][:, np.newaxis] - np.concatenate([places, places - step])).min(axis=1) / step
     bursts = at.size / (sent[-1] / step)
     cuts, segments = _cut_at_silences(traffic, silences, -off * bursts, found.template, settings)
     ended = _describe_steps(traffic, silences, cuts, total, found.template, segments, settings)
@@ -231,7 +237,12 @@ def _find_steps(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -
         for template in _distinct_templates(_propose_templates(traffic, silences))
     ]
     fitted = [one for one in tried if one is not None]
-    best = _choose_clear_template([one for one in fitted if one.is_likely()], traffic, silences, settings)
+    likely = [one for one in fitted if one.is_likely()]
+    best = _choose_clear_template(likely, traffic, silences, settings)
+    if best is None or not best.told:
+        clocked = _steps_by_byte_clock(np.zeros_like(traffic.pair), traffic, silences, total, settings)
+        if clocked is not None and clocked.is_likely():
+            best = _choose_clear_template([*likely, clocked], traffic, silences, settings)
     if best is not None:
         parts = [
             one.clarity
@@ -240,16 +251,33 @@ def _find_steps(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -
         ]
         best = best._replace(clarity_of_parts=float(np.nanmax([-np.inf, *parts])))
         if not best.told and best.explained >= EXPLAINED_BYTES:
-            best = _steps_of_micro_batches(best, traffic, silences, settings) or best
+            best = (
+                _steps_of_micro_batches(best, traffic, silences, settings)
+                or _steps_by_passes(best, traffic, silences, settings)
+                or best
+            )
     if not by_bytes or (best is not None and best.told):
         return best
-    step = byte_clock.step_bytes(traffic.starts, int(traffic.latest[-1]), traffic.sizes, traffic.pair)
-    if step is not None:
-        template = _template_from_step_bytes(step, traffic.moved(np.arange(1, traffic.stream.size)))
-        found = _fit_template(traffic, silences, total, template, settings, CLOCKED_SILENCES_PER_STEP)
-        if found is not None and found.explained >= settings.least_explained and found.clarity >= CLOCKED_CLEAR_SIGMAS:
-            return found._replace(told=True)
+    found = _steps_by_byte_clock(traffic.pair, traffic, silences, total, settings)
+    if found is not None and found.explained >= settings.least_explained and found.clarity >= CLOCKED_CLEAR_SIGMAS:
+        return found._replace(told=True)
     return best
+
+
+def _steps_by_byte_clock(
+    pair: Integers, traffic: Traffic, silences: Silences, total: Floats, settings: RhythmSettings
+) -> Steps | None:
+    """Return what the template makes of a group that comes again by the byte clock; None without any.
+
+    Parameters
+    ----------
+    pair : of each record, as the clock tells them apart
+    """
+    step = byte_clock.step_bytes(traffic.starts, int(traffic.latest[-1]), traffic.sizes, pair)
+    if step is None:
+        return None
+    template = _template_from_step_bytes(step, traffic.moved(np.arange(1, traffic.stream.size)))
+    return _fit_template(traffic, silences, total, template, settings, CLOCKED_SILENCES_PER_STEP)
 
 
 def _steps_of_micro_batches(
@@ -266,9 +294,22 @@ def _steps_of_micro_batches(
         return None
     begins = np.append(traffic.starts[0] - 1, micro.ends_ns[:-1])[told.first]
     template = micro._replace(template=told.batches * micro.template)
-    ended = _cut_near_byte_ratio(told.place / told.batches, traffic, silences, begins, template, settings)
+    sent = np.append(0, np.cumsum(traffic.sizes)).astype(np.float64)[np.searchsorted(traffic.starts, begins, "right")]
+    places = sent + told.place * micro.template.sum()
+    ended = _cut_near_places(places, traffic, silences, template, settings)
     passed = _has_visible_passes(micro, traffic, silences, settings)
     return None if ended is None else ended._replace(told=True, ended=passed)
+
+
+def _steps_by_passes(found: Steps, traffic: Traffic, silences: Silences, settings: RhythmSettings) -> Steps | None:
+    """Return the steps of a group, cut where the backward pass ends; None where silences show no passes."""
+    backward = _end_of_backward(found, traffic, silences, settings)
+    if backward is None:
+        return None
+    total = traffic.moved(silences.at[:0])[-1]
+    longest = silences.longest(_silence_count(CLOCKED_SILENCES_PER_STEP, total, found.template))
+    steps = _cut_near_places(backward.places, traffic, longest, found, settings)
+    return None if steps is None else steps._replace(ended=True)
 
 
 def _template_from_step_bytes(step: float, moved: Floats) -> Floats:
@@ -287,15 +328,21 @@ def _template_from_step_bytes(step: float, moved: Floats) -> Floats:
 
 def _has_visible_passes(steps: Steps, traffic: Traffic, silences: Silences, settings: RhythmSettings) -> bool:
     """Say whether silences show a forward and a backward pass in steps, or in what was taken for them."""
-    ends = steps.ends_ns[steps.whole]
+    return _end_of_backward(steps, traffic, silences, settings) is not None
+
+
+def _end_of_backward(
+    steps: Steps, traffic: Traffic, silences: Silences, settings: RhythmSettings
+) -> passes.Backward | None:
     known = {"same_bytes": settings.byte_tolerance, "jitter": LEAST_VARIANCE}
-    return passes.end_of_backward(traffic, silences, ends, **known) is not None
+    return passes.end_of_backward(traffic, silences, steps.ends_ns[steps.whole], **known)
 
 
 def _choose_clear_template(
     tried: list[Steps], traffic: Traffic, silences: Silences, settings: RhythmSettings
 ) -> Steps | None:
-    """Return what the smallest clear template makes of a group, or the clearest one; None without any.
+    """Return what the smallest template with passes, or the smallest clear one, makes of a group, or the clearest one;
+    None without any.
 
     Bursts that have no silence inside may be steps, or parts of steps: nobody can tell what several of them are, unless
     these explain more, as they do where something comes once in them. Where they show a forward and a backward pass,
@@ -303,6 +350,9 @@ def _choose_clear_template(
     """
 
     tried = sorted(tried, key=lambda one: one.template.sum())
+    with_passes = _steps_with_passes(tried, traffic, silences, settings)
+    if with_passes is not None:
+        return with_passes
     single = max((one.explained for one in tried if np.isnan(one.clarity)), default=0.0)
     more = single * (1 + SAME_TEMPLATE)
     known = [
@@ -311,7 +361,49 @@ def _choose_clear_template(
         if one.clarity >= 0 and (one.explained > more or _has_visible_passes(one, traffic, silences, settings))
     ]
     clear = next((one for one in known if one.clarity >= CLEAR_SIGMAS and one.explained > more), None)
-    return clear._replace(told=True) if clear else max(known, key=lambda one: one.clarity, default=None)
+    if clear is None:
+        return max(known, key=lambda one: one.clarity, default=None)
+    step = next((one for one in known if one.clarity >= CLEAR_SIGMAS and _is_step_of_parts(one, clear)), clear)
+    return step._replace(told=True)
+
+
+def _is_step_of_parts(step: Steps, part: Steps) -> bool:
+    """Say whether of two clear templates the longer one is the step, and the other one a part of it.
+
+    A sharded optimizer scatters gradients, and gathers as many bytes of parameters when it has run: two parts, and the
+    silences after every other of them are clearer. Gradients are reduced in buckets of one size, and the last one holds
+    what is left: the step explains more than its parts do, by less than one of them. Nothing else comes after so few
+    parts, or is less than one: an evaluation, or a checkpoint, comes after several steps, and is several passes, or
+    sends nothing.
+    """
+    parts = step.template.sum() / part.template.sum()
+    if abs(np.log(parts / SCATTER_AND_GATHER)) <= SAME_TEMPLATE:
+        return step.clarity > part.clarity
+    left = parts - round(part.whole.sum() / step.whole.sum())
+    return bool(SAME_TEMPLATE < left < 1 and step.explained > part.explained * (1 + SAME_TEMPLATE))
+
+
+def _steps_with_passes(
+    tried: list[Steps], traffic: Traffic, silences: Silences, settings: RhythmSettings
+) -> Steps | None:
+    """Return what the smallest template makes of a group that explains all and shows a forward and a backward pass;
+    None without any.
+
+    What is smaller is layers. What is larger is told by its silences, unless these are longer than it takes for a
+    forward and a backward pass: then they are pauses after several steps, such as evaluations. The optimizer, which
+    comes after the micro-batches of a step, takes less.
+    """
+    explaining = [one for one in tried if one.explained >= EXPLAINED_BYTES]
+    shown = (one for one in explaining if _has_visible_passes(one, traffic, silences, settings))
+    smallest = next(shown, None)
+    if smallest is None:
+        return None
+    for one in explaining:
+        if one.clarity >= CLEAR_SIGMAS and one.template.sum() >= smallest.template.sum():
+            begins = np.searchsorted(traffic.starts, one.ends_ns[:-1], side="right")
+            if np.median(traffic.starts[begins] - one.ends_ns[:-1]) < smallest.period_ns:
+                return one._replace(told=True)
+    return smallest
 
 
 def _propose_templates(traffic: Traffic, silences: Silences) -> list[Floats]:
