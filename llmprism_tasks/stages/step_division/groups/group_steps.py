@@ -19,16 +19,14 @@ from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups import balance
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Times, Traffic, pausing, pooled
-from llmprism_tasks.stages.step_division.groups.templates import (
-    FOREVER,
+from llmprism_tasks.stages.step_division.groups.template_levels import (
     NEARLY_ALL,
     PRESENT,
     SAME_TEMPLATE,
     Steps,
-    repeated,
-    repeated_at,
     takes_part,
 )
+from llmprism_tasks.stages.step_division.groups.templates import FOREVER, SAME_TEMPLATE, repeated, repeated_at
 from llmprism_tasks.stages.step_division.periodicity import answered
 from llmprism_tasks.stages.traffic import nic_pairs
 

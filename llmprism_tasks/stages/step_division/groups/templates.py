@@ -14,7 +14,7 @@ pipeline are what lies between the silences at which nothing is under way (`bala
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import reduce
 
 import numpy as np
 
@@ -24,33 +24,25 @@ from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups import byte_clock, passes, step_ends
 from llmprism_tasks.stages.step_division.groups.accumulation import accumulated
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
+from llmprism_tasks.stages.step_division.groups.template_levels import (
+    CLEAR_SIGMAS,
+    CLOCKED_CLEAR_SIGMAS,
+    EXPLAINED_BYTES,
+    LEAST_VARIANCE,
+    NEARLY_ALL,
+    PRESENT,
+    SAME_TEMPLATE,
+    Steps,
+    bytes_of_pairs,
+    has_more,
+    has_same_pairs,
+    is_between_longer,
+    is_scatter_and_gather,
+    is_several,
+    takes_part,
+)
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 from llmprism_tasks.stages.step_division.kernels.template_cuts import best_cuts
-
-NEARLY_ALL = 0.75
-"""Ratio that stands for nearly all: of the streams alike in a step, of the segments that are steps, of the bytes that
-steps explain. Lost records leave more, foreign traffic and chance less."""
-
-PRESENT = 0.5
-"""Ratio from which on something is there rather than not: a step of which records are lost, a stream that takes part in
-steps, silences inside them."""
-
-CLEAR_SIGMAS = 2.0
-"""How many standard deviations of their logarithms the silences between steps must be above those inside them. In
-training whose ranks all synchronise it is 2.1 to 12, least in pipelines with replicas and in rings of context; of
-buckets, micro-batches and several steps together 0 to 2. Seen in the captures that the model was built with."""
-
-CLOCKED_CLEAR_SIGMAS = 0.7
-"""The same where the byte clock tells the steps, too: optimizer and first layer are computed between them, and bursts
-of micro-batches and layers are nearer to each other. Steps of captured training have 0.9 to 2.3; micro-batches and hops
-of a ring that the byte clock took for steps, since a minute held less than three of these, -0.3 to 0.5."""
-
-EXPLAINED_BYTES = 0.95
-"""Ratio of the bytes that a template must explain to be one of steps where its silences are not clear: layers of a
-sharded model were seen to explain 0.6 to 0.92, its steps 0.96 to 1."""
-
-LEAST_VARIANCE = 0.05
-"""Least variance of the logarithm of silences: they differ by a fifth whatever causes them."""
 
 SILENCES_PER_STEP = 8
 """Silences for each step that cuts are chosen from, the longest ones."""
@@ -68,70 +60,11 @@ MOST_TEMPLATES = 12
 MOST_STRETCHES = 1024
 """Stretches of a group's traffic that are asked what is moved in a step."""
 
-SCATTER_AND_GATHER = 2
-"""Parts of a step where the optimizer is sharded: gradients are scattered, parameters are gathered."""
-
 REFINEMENTS = 2
 """Times that a template is made better."""
 
 FOREVER = np.iinfo(np.int64).max
 """Up to when the last segment goes."""
-
-SAME_TEMPLATE = 0.05
-"""Ratio within which two templates are the same, and segments one template's."""
-
-
-class Steps(NamedTuple):
-    """What a template makes of a group.
-
-    Attributes
-    ----------
-    template : bytes of each stream
-    until_ns : shape (segments,), the middle of the silence after each
-    ends_ns : shape (segments,), the last end in each
-    like : shape (segments, streams), whether a stream moved in a segment what it does in the template
-    share : shape (segments,), ratio of the template's bytes that were moved, all streams alike
-    clarity : see `CLEAR_SIGMAS`; NaN where most segments have no silence inside
-    explained : ratio of the streams' bytes that are in steps, all streams alike
-    told : whether silences or bytes tell that these are the steps, and not parts of them
-    ended : whether the optimizer's silence, or the end of the backward pass, tells where they end, too
-    clarity_of_parts : the greatest of a smaller template that explains all, whether its segments are likely to be steps
-        or not
-    """
-
-    template: Floats
-    until_ns: Integers
-    ends_ns: Integers
-    like: Flags
-    share: Floats
-    clarity: float
-    explained: float
-    told: bool = False
-    ended: bool = False
-    clarity_of_parts: float = -np.inf
-
-    @property
-    def whole(self) -> Flags:
-        """Say which segments are like the template."""
-        whole: Flags = self.like.mean(axis=1) >= NEARLY_ALL
-        return whole
-
-    @property
-    def period_ns(self) -> float:
-        """Return the typical time from the end of one step to that of the next."""
-        return float(np.median(np.diff(self.ends_ns[self.whole])))
-
-    def is_likely(self) -> bool:
-        """Say whether most segments are like the template, and explain most of what is sent."""
-        whole = self.whole
-        return bool(whole.sum() >= FEW_BURSTS and whole.mean() >= NEARLY_ALL and self.explained >= NEARLY_ALL)
-
-    def is_clear(self) -> bool:
-        """Say whether the template explains all that is sent, and the silences between segments are longer ones, more
-        so than with a smaller template: two steps explain all that one does."""
-        return bool(
-            self.explained >= EXPLAINED_BYTES and self.clarity >= max(CLOCKED_CLEAR_SIGMAS, self.clarity_of_parts)
-        )
 
 
 def repeated(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> Steps | None:
@@ -146,9 +79,7 @@ def repeated(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> S
     if best is None:
         return None
     segment = np.searchsorted(best.until_ns, traffic.starts)
-    pairs, segments = int(traffic.pair.max()) + 1, best.until_ns.size
-    each = np.bincount(traffic.pair * segments + segment, traffic.sizes, pairs * segments).astype(np.float64)
-    steady = takes_part(each.reshape(pairs, segments).T[best.whole])
+    steady = takes_part(bytes_of_pairs(traffic, best.until_ns)[best.whole])
     kept = steady[traffic.pair] & (best.whole[segment] | (traffic.ends - traffic.starts <= best.period_ns))
     again = best if kept.all() else _find_steps(traffic.of(kept), settings, by_bytes=by_bytes)
     return again if again is not None and (again.told or again.ended or again.is_clear()) else None
@@ -236,12 +167,12 @@ def _find_steps(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -
         _fit_template(traffic, silences, total, template, settings, SILENCES_PER_STEP)
         for template in _distinct_templates(_propose_templates(traffic, silences))
     ]
-    fitted = [one for one in tried if one is not None]
+    fitted = [one for one in tried if one is not None and has_same_pairs(one, traffic)]
     likely = [one for one in fitted if one.is_likely()]
     best = _choose_clear_template(likely, traffic, silences, settings)
     if best is None or not best.told:
         clocked = _steps_by_byte_clock(np.zeros_like(traffic.pair), traffic, silences, total, settings)
-        if clocked is not None and clocked.is_likely():
+        if clocked is not None and clocked.is_likely() and has_same_pairs(clocked, traffic):
             best = _choose_clear_template([*likely, clocked], traffic, silences, settings)
     if best is not None:
         parts = [
@@ -259,8 +190,14 @@ def _find_steps(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -
     if not by_bytes or (best is not None and best.told):
         return best
     found = _steps_by_byte_clock(traffic.pair, traffic, silences, total, settings)
-    if found is not None and found.explained >= settings.least_explained and found.clarity >= CLOCKED_CLEAR_SIGMAS:
-        return found._replace(told=True)
+    if (
+        found is not None
+        and found.explained >= settings.least_explained
+        and found.clarity >= CLOCKED_CLEAR_SIGMAS
+        and not any(has_more(larger, found, traffic) for larger in likely)
+    ):
+        several = best is not None and best.explained >= EXPLAINED_BYTES and is_several(found, best, traffic)
+        return best if several else found._replace(told=True)
     return best
 
 
@@ -341,8 +278,10 @@ def _end_of_backward(
 def _choose_clear_template(
     tried: list[Steps], traffic: Traffic, silences: Silences, settings: RhythmSettings
 ) -> Steps | None:
-    """Return what the smallest template with passes, or the smallest clear one, makes of a group, or the clearest one;
-    None without any.
+    """Return what the smallest template with passes makes of a group, or the smallest clear one that is no part of a
+    larger one; None without any.
+
+    If none is clear, it is the smallest one such that the silences between several of it are no longer.
 
     Bursts that have no silence inside may be steps, or parts of steps: nobody can tell what several of them are, unless
     these explain more, as they do where something comes once in them. Where they show a forward and a backward pass,
@@ -357,30 +296,18 @@ def _choose_clear_template(
     more = single * (1 + SAME_TEMPLATE)
     known = [
         one
-        for one in tried
-        if one.clarity >= 0 and (one.explained > more or _has_visible_passes(one, traffic, silences, settings))
+        for place, one in enumerate(tried)
+        if one.clarity >= 0
+        and (one.explained > more or _has_visible_passes(one, traffic, silences, settings))
+        and not any(has_more(larger, one, traffic) for larger in tried[place + 1 :])
     ]
     clear = next((one for one in known if one.clarity >= CLEAR_SIGMAS and one.explained > more), None)
-    if clear is None:
-        return max(known, key=lambda one: one.clarity, default=None)
-    step = next((one for one in known if one.clarity >= CLEAR_SIGMAS and _is_step_of_parts(one, clear)), clear)
-    return step._replace(told=True)
-
-
-def _is_step_of_parts(step: Steps, part: Steps) -> bool:
-    """Say whether of two clear templates the longer one is the step, and the other one a part of it.
-
-    A sharded optimizer scatters gradients, and gathers as many bytes of parameters when it has run: two parts, and the
-    silences after every other of them are clearer. Gradients are reduced in buckets of one size, and the last one holds
-    what is left: the step explains more than its parts do, by less than one of them. Nothing else comes after so few
-    parts, or is less than one: an evaluation, or a checkpoint, comes after several steps, and is several passes, or
-    sends nothing.
-    """
-    parts = step.template.sum() / part.template.sum()
-    if abs(np.log(parts / SCATTER_AND_GATHER)) <= SAME_TEMPLATE:
-        return step.clarity > part.clarity
-    left = parts - round(part.whole.sum() / step.whole.sum())
-    return bool(SAME_TEMPLATE < left < 1 and step.explained > part.explained * (1 + SAME_TEMPLATE))
+    if clear is not None:
+        twice = (one for one in known if one.clarity >= CLEAR_SIGMAS and is_scatter_and_gather(one, clear))
+        return next(twice, clear)._replace(told=True)
+    if not known:
+        return None
+    return reduce(lambda best, larger: larger if is_between_longer(larger, best) else best, known)
 
 
 def _steps_with_passes(
@@ -440,7 +367,9 @@ def _fit_template(
         if not template.any():
             return None
         longest = silences.longest(_silence_count(per_step, total, template))
-        cuts, segments = _cut_at_silences(traffic, longest, longest.length, template, settings)
+        # Else cuts at long silences would be worth more than the segments unlike the template that they make cost.
+        worth = longest.length - longest.once_each(total.sum() / template.sum())
+        cuts, segments = _cut_at_silences(traffic, longest, worth, template, settings)
         whole = _is_like_template(segments, template, settings)[:, template > 0].mean(axis=1) >= NEARLY_ALL
         if whole.sum() < FEW_BURSTS:
             return None
@@ -502,11 +431,3 @@ def _describe_steps(
     whole = (like.mean(axis=1) >= NEARLY_ALL).sum()
     explained = float((np.minimum(whole * template, total) / total).mean())
     return Steps(template, until, ends, like, share, clarity, explained)
-
-
-def takes_part(segments: Floats) -> Flags:
-    """Say which pairs move in most segments about what they typically do: shape (segments, pairs) -> (pairs,)."""
-    typical = np.median(segments, axis=0)
-    there = (segments >= PRESENT * typical) & (segments <= typical / PRESENT)
-    part: Flags = (typical > 0) & (there.mean(axis=0) > PRESENT)
-    return part

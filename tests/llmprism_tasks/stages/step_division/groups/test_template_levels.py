@@ -1,0 +1,109 @@
+"""A template whose silences alone tell no steps is one of steps if it explains all, and no part of it does better."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
+from llmprism_tasks.stages.step_division.groups.template_levels import (
+    CLEAR_SIGMAS,
+    CLOCKED_CLEAR_SIGMAS,
+    EXPLAINED_BYTES,
+    Steps,
+    has_more,
+    has_same_pairs,
+    is_between_longer,
+    is_several,
+)
+
+A_BIT = 1e-6
+
+
+def steps(*, explained: float, clarity: float, of_parts: float = -np.inf) -> Steps:
+    """Return steps of one stream."""
+    times = np.array([10, 20, 30])
+    like, share = np.ones((3, 1), np.bool_), np.ones(3)
+    return Steps(np.ones(1), times, times, like, share, clarity, explained, clarity_of_parts=of_parts)
+
+
+@pytest.mark.parametrize(("explained", "clear"), [(EXPLAINED_BYTES, True), (EXPLAINED_BYTES - A_BIT, False)])
+def test_a_clear_template_explains_all(explained: float, clear: bool) -> None:
+    assert steps(explained=explained, clarity=1.0).is_clear() == clear
+
+
+@pytest.mark.parametrize(
+    ("clarity", "clear"), [(CLOCKED_CLEAR_SIGMAS, True), (CLOCKED_CLEAR_SIGMAS - A_BIT, False), (np.nan, False)]
+)
+def test_silences_between_its_segments_are_longer(clarity: float, clear: bool) -> None:
+    assert steps(explained=1.0, clarity=clarity).is_clear() == clear
+
+
+@pytest.mark.parametrize(("of_parts", "clear"), [(1.4, True), (1.4 + A_BIT, False)])
+def test_two_steps_yield_to_one(of_parts: float, clear: bool) -> None:
+    assert steps(explained=1.0, clarity=1.4, of_parts=of_parts).is_clear() == clear
+
+
+UNIT, STEP_COUNT, LAYERS = 1000, 6, 4
+
+
+def bursts(pairs: list[int], sizes: list[int]) -> Traffic:
+    """Return bursts of one sender to several others, one each 10 ns, of 5 ns."""
+    starts = 10 * np.arange(len(sizes))
+    return Traffic(np.zeros(len(sizes), np.int64), np.array(pairs), starts, starts + 5, starts + 5, np.array(sizes))
+
+
+def cut(ends: list[int], whole: list[bool], silence: list[float] | None = None) -> Steps:
+    """Return segments that end with some of these bursts, of which some are like the template."""
+    at = np.array(ends)
+    until = at * 10 + 7 if silence is None else at * 10 + 5 + np.array(silence).astype(np.int64)
+    like = np.array(whole)[:, np.newaxis]
+    return Steps(np.array([float(at[0] + 1)]), until, at * 10 + 5, like, like[:, 0] * 1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("once", "more"), [(LAYERS * UNIT * (1 / EXPLAINED_BYTES - 1) + 1, True), (LAYERS * UNIT * 0.05, False), (0, False)]
+)
+def test_layers_leave_out_what_comes_once_in_a_step(once: float, more: bool) -> None:
+    each = LAYERS + 1
+    sizes = [*[UNIT] * LAYERS, int(np.ceil(once))] * STEP_COUNT
+    layers = cut(list(range(each * STEP_COUNT)), [*[True] * LAYERS, False] * STEP_COUNT)
+    whole = cut([each * (step + 1) - 1 for step in range(STEP_COUNT)], [True] * STEP_COUNT)
+    assert has_more(whole, layers, bursts([0] * len(sizes), sizes)) is more
+    assert is_several(whole, layers, bursts([0] * len(sizes), sizes)) is not more
+
+
+def test_steps_of_which_some_are_lost_are_not_parts_of_several() -> None:
+    count = 12
+    one = cut(list(range(count)), [place % 8 != 0 for place in range(count)])
+    two = cut(list(range(1, count, 2)), [True] * (count // 2))
+    assert not has_more(two, one, bursts([0] * count, [UNIT] * count))
+
+
+@pytest.mark.parametrize(("sigmas", "longer"), [(0.8, False), (1.2, True)])
+def test_silences_where_larger_segments_end_are_longer_and_not_by_chance(sigmas: float, longer: bool) -> None:
+    count = 12
+    error = np.sqrt(0.05 * 2 / (count / 2))
+    second = np.exp(sigmas * CLEAR_SIGMAS * error)
+    silence = [1e6 * (second if place % 2 else 1.0) for place in range(count)]
+    one = cut(list(range(count)), [True] * count, silence)
+    # The last segment has no silence after it.
+    two = one._replace(until_ns=one.until_ns[1::2], ends_ns=one.ends_ns[1::2])
+    one, two = (some._replace(until_ns=np.append(some.until_ns, 10**9)) for some in (one, two))
+    one, two = (some._replace(ends_ns=np.append(some.ends_ns, 10**9)) for some in (one, two))
+    assert is_between_longer(two, one) is longer
+
+
+def test_passes_that_move_equal_bytes_to_others_are_no_steps() -> None:
+    count = 12
+    sizes = [UNIT] * count
+    passes, both = cut(list(range(count)), [True] * count), cut(list(range(1, count, 2)), [True] * (count // 2))
+    traffic = bursts([0, 1] * (count // 2), sizes)
+    assert not has_same_pairs(passes, traffic)
+    assert has_same_pairs(both, traffic)
+    assert not has_same_pairs(both._replace(like=np.zeros((count // 2, 1), np.bool_)), traffic)
+
+
+@pytest.mark.parametrize(("steps_of", "length"), [(2.0, 4.0), (3.0, 3.0), (0.2, 5.0), (9.0, 1.0)])
+def test_each_step_has_a_silence_that_is_as_long(steps_of: float, length: float) -> None:
+    assert Silences(np.arange(5), np.array([1.0, 5.0, 2.0, 4.0, 3.0])).once_each(steps_of) == length
