@@ -26,7 +26,7 @@ from llmprism_tasks.stages.step_division.groups.template_levels import (
     Steps,
     takes_part,
 )
-from llmprism_tasks.stages.step_division.groups.templates import FOREVER, SAME_TEMPLATE, repeated, repeated_at
+from llmprism_tasks.stages.step_division.groups.templates import FOREVER, repeated, repeated_at
 from llmprism_tasks.stages.step_division.periodicity import answered
 from llmprism_tasks.stages.traffic import nic_pairs
 

@@ -93,8 +93,8 @@ def end_of_backward(
 
 
 def _turns(profiles: Floats, count: float, jitter: float) -> Integers:
-    """Return by how many places each step was cut before, or after, the place of the cycle where most were cut: 0 where
-    it is not sure.
+    """Return by how many places each step was cut before the place of the cycle where most were cut, less than 0 for
+    after it: 0 where it is not sure.
 
     Parameters
     ----------
@@ -102,9 +102,9 @@ def _turns(profiles: Floats, count: float, jitter: float) -> Integers:
     count : how many silences a step has
     """
     places = profiles.shape[1]
-    back = (np.arange(places)[:, np.newaxis] + np.arange(places)) % places
+    later = (np.arange(places)[:, np.newaxis] - np.arange(places)) % places
     typical = np.median(profiles, axis=0)
-    off = ((profiles[:, np.newaxis, :] - typical[back.T]) ** 2).mean(axis=2)
+    off = ((profiles[:, np.newaxis, :] - typical[later.T]) ** 2).mean(axis=2)
     best = off.argmin(axis=1)
     gain = count / 2 * np.log((off[:, 0] + jitter) / (off.min(axis=1) + jitter))
     turn = np.where(gain >= SURE_NATS, best, 0)

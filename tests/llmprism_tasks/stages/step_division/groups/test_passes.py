@@ -9,6 +9,7 @@ from handmade import MB, MS
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups import passes, templates
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Traffic
+from llmprism_tasks.stages.step_division.groups.template_levels import LEAST_VARIANCE
 
 DEFAULT = RhythmSettings()
 STEPS = 20
@@ -50,13 +51,18 @@ def traffic(bursts: Bursts, jitter: float = 0.05) -> tuple[Traffic, np.ndarray]:
     return Traffic(stream, stream, begins, np.maximum.accumulate(lasts), lasts, np.array(sizes)), told
 
 
-def ratio(bursts: Bursts, after: int) -> float | None:
+def backward(bursts: Bursts, after: int | np.ndarray) -> passes.Backward | None:
     """Return where the backward pass ends, after steps were found that end after a burst of each."""
     sent, ends = traffic(bursts)
     silences = sent.silences(DEFAULT.shortest_quiet_ms * MS)
-    return passes.end_of_backward(
-        sent, silences, ends[:, after], same_bytes=DEFAULT.byte_tolerance, jitter=templates.LEAST_VARIANCE
-    )
+    known = {"same_bytes": DEFAULT.byte_tolerance, "jitter": LEAST_VARIANCE}
+    return passes.end_of_backward(sent, silences, ends[np.arange(STEPS), after], **known)
+
+
+def ratio(bursts: Bursts, after: int) -> float | None:
+    """Return the same as a ratio of a step, 0 where it is near to where the steps were found to end."""
+    found = backward(bursts, after)
+    return found and (found.ratio if found.moved else 0.0)
 
 
 LAYERS = 10
@@ -78,6 +84,17 @@ def test_steps_that_end_with_the_backward_pass_are_right() -> None:
 def test_steps_that_end_less_than_half_a_pass_before_it_are_taken_for_right(after: int, left: int) -> None:
     """Two units, or four, of twenty-nine."""
     assert ratio(step(LAYERS), after) == pytest.approx(left / 29, abs=0.01)
+
+
+def test_steps_that_were_cut_at_two_places_are_all_told_by_the_end_of_the_backward_pass() -> None:
+    bursts = step(LAYERS)
+    after = np.where(np.arange(STEPS) < 3 * STEPS // 4, len(bursts) - 1, len(bursts) - LAYERS)
+    found = backward(bursts, after)
+    assert found is not None
+    assert found.moved
+    of_step = 2 * UNIT * sum(units for _, units in bursts)
+    off = (found.places / of_step + 0.5) % 1.0 - 0.5
+    assert np.abs(off).max() < 1 / passes.PLACES_PER_STEP
 
 
 def test_passes_that_compute_alike_tell_nothing() -> None:

@@ -10,10 +10,12 @@ from llmprism_tasks.stages.step_division.groups.template_levels import (
     CLEAR_SIGMAS,
     CLOCKED_CLEAR_SIGMAS,
     EXPLAINED_BYTES,
+    SAME_TEMPLATE,
     Steps,
     has_more,
     has_same_pairs,
     is_between_longer,
+    is_scatter_and_gather,
     is_several,
 )
 
@@ -42,6 +44,16 @@ def test_silences_between_its_segments_are_longer(clarity: float, clear: bool) -
 @pytest.mark.parametrize(("of_parts", "clear"), [(1.4, True), (1.4 + A_BIT, False)])
 def test_two_steps_yield_to_one(of_parts: float, clear: bool) -> None:
     assert steps(explained=1.0, clarity=1.4, of_parts=of_parts).is_clear() == clear
+
+
+@pytest.mark.parametrize(("clarity", "halves"), [(2.5 + A_BIT, True), (2.5, False)])
+@pytest.mark.parametrize(("parts", "two"), [(2.0, True), (2 * (1 + SAME_TEMPLATE / 2), True), (2.2, False), (3, False)])
+def test_two_halves_are_one_step_if_its_silences_are_clearer(
+    clarity: float, halves: bool, parts: float, two: bool
+) -> None:
+    half = steps(explained=1.0, clarity=2.5)
+    whole = steps(explained=1.0, clarity=clarity)._replace(template=np.array([parts]))
+    assert is_scatter_and_gather(whole, half) == (halves and two)
 
 
 UNIT, STEP_COUNT, LAYERS = 1000, 6, 4
