@@ -3,9 +3,11 @@
 A checkpoint is written between two steps. A job that waits for it is silent from the end of one step until its next
 forward passes can begin, all members alike. A slow data loader or a garbage collection holds up one member only, and
 the others show it by what they send early. If storage traffic cannot be seen, pauses after equal numbers of steps are
-checkpoints or evaluations, which the data do not tell apart. They are told, with an even chance at most, if the job ran
-without them before, or pauses for more of its time than evaluations take. A job that has always paused so does it on
-purpose.
+checkpoints or evaluations, which the data do not tell apart: they are told with an even chance at most.
+
+How often to save is the users' choice. So pauses that a job has always had are its habit, and no fault, as long as each
+takes about as long as the others. They are told if the job ran without them before, if they take far longer now, or if
+they take more of its time than any choice explains.
 """
 
 from __future__ import annotations
@@ -30,8 +32,11 @@ intervals by chance are not rare."""
 MISSED_PAUSES = 2
 """Distances between pauses that a job must have run without one before the first, if it began to pause only then: one
 of a habit may have been missed."""
-LONGEST_EVALUATIONS = 0.4
-"""Ratio of pauses to the time between them from which a job pauses for more than evaluations: these take up to a
+SLOW_STORAGE_RATIO = 2.0
+"""Ratio of a checkpoint's pause to the usual one from which storage has become slow: at half its rate. The longest of a
+healthy job's checkpoints took 1.6 times the shortest."""
+LONGEST_HABIT = 0.4
+"""Ratio of pauses to the time between them from which a job pauses for more than by choice: evaluations take up to a
 quarter."""
 UNWRITTEN_CONFIDENCE = 0.5
 """Confidence, at most, where no write is seen: an evaluation pauses in the same way, and is no fault."""
@@ -40,7 +45,7 @@ CHECKPOINT_BYTES = 1_000_000
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Name the jobs that lose more to pauses between steps than saving checkpoints may cost.
+    """Name the jobs that lose more to pauses between steps than saving checkpoints may cost, and than they used to.
 
     A job that pauses after every few seconds of work does not save: it computes, and its bursts were taken for steps.
     `severity` is the ratio by which the pauses lengthen the window's steps. `score` is the median pause in robust
@@ -70,16 +75,35 @@ def _stall_row(
         pauses = pauses.join(written, on="index", how="semi", maintain_order="left")
     now = pauses.filter("current")
     usual_ns = float(steps["usual_ns"][0])
-    cost = float(now["excess_ns"].sum()) / (usual_ns * int(steps["current"].sum()) or 1)
     if now.is_empty() or pauses.height < LEAST_STALLS:
         return None
     pause_s, every = (float(column.median()) for column in (now["excess_ns"] / 1e9, pauses["index"].diff()))  # type: ignore[arg-type]
     if pause_s * 1e9 < settings.least_checkpoint * every * usual_ns:
         return None
-    if written is None:
-        habit = pauses["index"][0] < MISSED_PAUSES * every and pause_s * 1e9 < LONGEST_EVALUATIONS * every * usual_ns
-        if habit or not _is_periodic(steps, pauses) or every * usual_ns < settings.least_lasting_s * 1e9:
-            return None
+    computes = written is None and (
+        not _is_periodic(steps, pauses) or every * usual_ns < settings.least_lasting_s * 1e9
+    )
+    if computes or _is_habit(pauses, pause_s * 1e9, every, usual_ns):
+        return None
+    return _row(job_id, steps, now, written, (pause_s, every))
+
+
+def _row(
+    job_id: str,
+    steps: pl.DataFrame,
+    now: pl.DataFrame,
+    written: pl.DataFrame | None,
+    typical: tuple[float, float],
+) -> dict[str, object]:
+    """Return the row of a job.
+
+    Parameters
+    ----------
+    now : the window's pauses
+    typical : pause of the window, s, and steps from one to the next
+    """
+    pause_s, every = typical
+    usual_ns = float(steps["usual_ns"][0])
     loss = float(steps.filter("current")["excess_ns"].clip(lower_bound=0).sum())
     often = "once" if now.height == 1 else f"{now.height} times"
     certainty = UNWRITTEN_CONFIDENCE if written is None else 1.0
@@ -94,7 +118,7 @@ def _stall_row(
         "start_ns": now["pause_ns"].min(),
         "end_ns": now["back_ns"].max(),
         "score": pause_s * 1e9 / float(steps["noise_ns"][0]),
-        "severity": cost,
+        "severity": float(now["excess_ns"].sum()) / (usual_ns * int(steps["current"].sum()) or 1),
         "explanation": f"All members pause for {pause_s:.1f} s after one in {every:.0f} steps of "
         f"{usual_ns / 1e9:.1f} s, {often} in this window{written_words}.",
         "confidence": min(certainty, float(now["excess_ns"].sum()) / loss),
@@ -164,6 +188,21 @@ def _pauses_with_writes(
     each = during.group_by("index").agg(pl.col("bytes").sum()).filter(pl.col("bytes") >= CHECKPOINT_BYTES)
     most = int(during["bytes"].sum()) >= SILENT_SHARE * int(written["bytes"].sum())
     return each if each.height >= LEAST_STALLS and most else None
+
+
+def _is_habit(pauses: pl.DataFrame, now_ns: float, every: float, usual_ns: float) -> bool:
+    """Return whether a job has paused ever since it was seen, for as long each time, and not for much of its time.
+
+    Parameters
+    ----------
+    pauses : `index` (number of the step), `excess_ns`
+    now_ns : typical pause of the window
+    every : steps from one pause to the next
+    usual_ns : usual length of a step
+    """
+    always = pauses["index"][0] < MISSED_PAUSES * every
+    alike = now_ns < SLOW_STORAGE_RATIO * float(pauses["excess_ns"].quantile(HEALTHY_STEP_QUANTILE) or 0.0)
+    return bool(always and alike and now_ns < LONGEST_HABIT * every * usual_ns)
 
 
 def _is_periodic(steps: pl.DataFrame, pauses: pl.DataFrame) -> bool:

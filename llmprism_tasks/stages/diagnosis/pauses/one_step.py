@@ -21,7 +21,7 @@ from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, MOST_SUSPECTS, Evidence, shares
 from llmprism_tasks.stages.diagnosis.network import devices
-from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES
+from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES, SLOW_STORAGE_RATIO
 from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped_in_step
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.diagnosis.step_times.duration_model import WORTH_A_ROW, DurationModel
@@ -64,10 +64,6 @@ KINDS_OF_ALL_STEPS = (
 
 KINDS_OF_ONE_DEVICE = ("slow_nic", "degraded_link", "congestion", "link_flap")
 """Kinds that name one NIC or link for sure."""
-
-SLOW_STORAGE_RATIO = 2.0
-"""Ratio of a checkpoint's pause to the median one before it from which storage has become slow: at half its rate. The
-longest of a healthy job's checkpoints took 1.6 times the shortest."""
 
 CHECKPOINT_WRITES_RATIO = 5.0
 """Times the usual writes to storage from which on a step writes a checkpoint, and not only its log."""

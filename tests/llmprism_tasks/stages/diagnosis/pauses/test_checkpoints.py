@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -16,8 +16,8 @@ from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, STORAGE_SCH
 from llmprism_tasks.stages.diagnosis.pauses import checkpoints
 
 STEP = 1000
-SAVED = (3, 13, 23, 33)
-"""Steps before which a checkpoint is written: one in ten."""
+SAVED = (23, 33, 43, 53)
+"""Steps before which a checkpoint is written: one in ten, by a job that has run without any for twice as long."""
 STORED = 40 * MB
 
 
@@ -25,13 +25,14 @@ def job(
     pause: float = 1500,
     saved: Sequence[int] = SAVED,
     *,
-    count: int = 40,
+    count: int = 60,
     before: int = 0,
     written: int = STORED,
     early: Sequence[str] = (),
     aside: float = 0,
     more: float = 0,
     long: Sequence[int] = (),
+    slower: Mapping[int, float] | None = None,
 ) -> Evidence:
     """Return evidence about a ring of four whose steps end with a burst, and pause after those before `saved`.
 
@@ -43,8 +44,9 @@ def job(
     aside : MB that `a` writes in the middle of each other step
     more : how much longer each pause is than the one before, ms
     long : steps that begin with as long a silence, without a write
+    slower : how many times as long the pauses before some steps are
     """
-    waits = dict.fromkeys(long, pause) | {i: pause + more * at for at, i in enumerate(saved)}
+    waits = dict.fromkeys(long, pause) | {i: pause * (slower or {}).get(i, 1) + more * at for at, i in enumerate(saved)}
     lengths = [STEP + waits.get(i, 0.0) for i in range(count)]
     begin = -sum(lengths[:before])
     rows: list[Row] = []
@@ -81,11 +83,11 @@ def test_pauses_for_checkpoints_are_told_with_what_they_cost() -> None:
     assert rows.schema == pl.Schema(FINDING_SCHEMA)
     (row,) = rows.to_dicts()
     assert (row["kind"], row["subject_type"], row["subject"]) == ("checkpoint_stall", "job", "j")
-    assert row["severity"] == pytest.approx(4 * 1500 / 40_000)
+    assert row["severity"] == pytest.approx(4 * 1500 / 60_000)
     assert row["score"] == pytest.approx(1500 / 10)
     assert row["confidence"] == pytest.approx(1)
-    assert row["start_ns"] == WINDOW.start_ns + 3000 * MS
-    assert row["end_ns"] == WINDOW.start_ns + (33_000 + 3 * 1500 + 2400) * MS
+    assert row["start_ns"] == WINDOW.start_ns + 23_000 * MS
+    assert row["end_ns"] == WINDOW.start_ns + (53_000 + 3 * 1500 + 2400) * MS
     assert (
         "All members pause for 1.5 s after one in 10 steps of 1.0 s, 4 times in this window, and write 40 MB"
         in (row["explanation"])
@@ -104,14 +106,14 @@ def test_a_step_that_is_a_quarter_longer_has_paused(pause: float, told: int) -> 
     assert len(found(job(pause), least_checkpoint=0.01)) == told
 
 
-@pytest.mark.parametrize(("saved", "told"), [((13,), 0), ((13, 29), 1)])
+@pytest.mark.parametrize(("saved", "told"), [((33,), 0), ((33, 49), 1)])
 def test_one_pause_is_chance(saved: Sequence[int], told: int) -> None:
     assert len(found(job(3000, saved))) == told
 
 
-@pytest.mark.parametrize(("before", "often"), [(20, "once"), (0, "2 times")])
+@pytest.mark.parametrize(("before", "often"), [(40, "once"), (0, "2 times")])
 def test_how_often_counts_what_the_window_saw(before: int, often: str) -> None:
-    (row,) = found(job(3000, (13, 29), before=before))
+    (row,) = found(job(3000, (33, 49), before=before))
     assert f"{often} in this window, and write" in row["explanation"]
 
 
@@ -120,10 +122,24 @@ def test_without_storage_pauses_after_equally_many_steps_tell(saved: Sequence[in
     assert len(found(job(3000, saved, written=0, more=11, count=50))) == told
 
 
+@pytest.mark.parametrize("written", [0, STORED])
 @pytest.mark.parametrize(("first", "pause", "told"), [(19, 3000, 0), (20, 3000, 1), (3, 3900, 0), (3, 4100, 1)])
-def test_a_job_that_has_always_paused_without_a_write_evaluates(first: int, pause: float, told: int) -> None:
-    """Ten steps from one to the next, of which the first may have been missed; evaluating takes a quarter of all."""
-    assert len(found(job(pause, (first, first + 10), written=0, before=10))) == told
+def test_a_job_that_has_always_paused_does_so_by_choice(first: int, pause: float, written: int, told: int) -> None:
+    """Ten steps from one to the next, of which the first may have been missed; nobody chooses to lose two fifths."""
+    assert len(found(job(pause, (first, first + 10), written=written, before=10, count=40))) == told
+
+
+@pytest.mark.parametrize(("before", "slower", "told"), [(30, 1.9, 0), (30, 2.1, 1), (10, 2.1, 0)])
+def test_a_habit_that_takes_twice_as_long_as_before_is_told(before: int, slower: float, told: int) -> None:
+    """Checkpoints of a second and a half after each ten steps, of which the last goes to slow storage."""
+    assert len(found(job(1500, (3, 13, 23, 33), before=before, slower={33: slower}, count=40))) == told
+
+
+def test_checkpoints_that_have_become_slow_are_usual_when_three_quarters_are() -> None:
+    saved = tuple(range(3, 60, 10))
+    slow = dict.fromkeys(saved, 2.5)
+    assert len(found(job(1500, saved, before=50, slower={at: slow[at] for at in saved[3:]}))) == 1
+    assert found(job(1500, saved, before=50, slower={at: slow[at] for at in saved[1:]})) == []
 
 
 @pytest.mark.parametrize(("written", "most"), [(0, 0.5), (STORED, 1.0)])
@@ -147,24 +163,24 @@ def test_what_pauses_after_each_few_seconds_computes_unless_it_writes(seconds: f
 
 
 def test_pauses_at_any_time_are_no_checkpoints() -> None:
-    assert found(job(3000, (3, 9, 24, 31), written=0)) == []
+    assert found(job(3000, (33, 39, 54, 61), written=0, count=70)) == []
 
 
 @pytest.mark.parametrize(("aside", "told"), [(4, 1), (5, 0)])
 def test_who_writes_most_at_other_times_does_not_pause_for_it(aside: float, told: int) -> None:
     """Four times 40 MB in pauses, against 33 other steps since the first of them."""
-    assert len(found(job(3000, (3, 9, 24, 31), aside=aside))) == told
+    assert len(found(job(3000, (33, 39, 54, 61), aside=aside, count=70))) == told
 
 
-@pytest.mark.parametrize(("saved", "told"), [((3, 23), 0), ((11, 23), 1)])
+@pytest.mark.parametrize(("saved", "told"), [((43, 63), 0), ((51, 63), 1)])
 def test_what_else_a_job_pauses_for_makes_its_checkpoints_no_more_frequent(saved: Sequence[int], told: int) -> None:
-    """After twenty steps a pause of a step and a half is a habit, after twelve it takes too much."""
-    assert len(found(job(pause=1500, saved=saved, count=30, long=(7, 17, 27)))) == told
+    """After twenty steps a pause of a step and a half takes little, after twelve it takes too much."""
+    assert len(found(job(pause=1500, saved=saved, count=70, long=(47, 57, 67)))) == told
 
 
 def test_a_log_file_is_no_checkpoint() -> None:
-    assert found(job(3000, (3, 9, 24, 31), written=900_000)) == []
-    assert len(found(job(3000, (3, 9, 24, 31), written=1_100_000))) == 1
+    assert found(job(3000, (33, 39, 54, 61), written=900_000, count=70)) == []
+    assert len(found(job(3000, (33, 39, 54, 61), written=1_100_000, count=70))) == 1
 
 
 def test_when_only_some_pause_it_is_no_checkpoint() -> None:
@@ -173,8 +189,8 @@ def test_when_only_some_pause_it_is_no_checkpoint() -> None:
 
 
 def test_pauses_of_the_look_back_alone_are_no_news() -> None:
-    assert found(job(count=45, before=40)) == []
-    assert len(found(job(count=40, before=30))) == 1
+    assert found(job(count=65, before=60)) == []
+    assert len(found(job(count=60, before=50))) == 1
 
 
 def test_a_job_that_hangs_has_no_stalls() -> None:

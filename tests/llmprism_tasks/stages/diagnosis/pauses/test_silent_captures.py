@@ -80,11 +80,9 @@ def test_a_rank_that_is_killed_is_named_once_its_job_begins_anew_without_it(reco
 
 
 @both_records
-def test_checkpoints_that_stall_are_told_in_each_window_with_two_of_them(records: str) -> None:
-    assert told("checkpoint_stall", records) == [(w, "checkpoint_stall", "job", "job") for w in (1, 2)]
-    (first, _) = rows("checkpoint_stall", records)
-    assert "All members pause for 4.6 s" in str(first["explanation"])
-    assert "write 165 MB to storage" in str(first["explanation"])
+def test_checkpoints_that_a_job_has_always_waited_for_are_its_habit(records: str) -> None:
+    """A fifth of its time, but as long each time: that is how its users chose to save."""
+    assert told("checkpoint_stall", records) == []
 
 
 @pytest.mark.parametrize("capture", ["ddp4_healthy", "dp2pp4_healthy", "dp4pp2_slow_rank", "two_jobs", "fsdp4"])
