@@ -209,7 +209,8 @@ class NotifySettings:
         unit="GPU-seconds",
         low=0,
         high=10**12,
-        reason="a single slow step that cost less, ten GPU-hours, sends no message unless another one follows",
+        reason="a single slow step that cost less, ten GPU-hours, sends no message unless another one follows; nor "
+        "does a slow group of unknown cause until it has cost as much",
     )
     least_severity: float = number(
         0.0,

@@ -50,7 +50,8 @@ def claim(
     window : the window that just ended, to which the rows belong
     kinds : kinds of incidents for which a message is sent; empty for all
     least_severity : ratio of time lost; incidents below it send no message when they open
-    one_step_gpu_s : GPU-seconds below which an incident of one slow step sends none
+    one_step_gpu_s : GPU-seconds below which an incident of one slow step, or of a slow group of unknown cause, sends
+        none
     message : function from a row of the view `incidents`, with `change` (opened or closed), to the message
 
     Returns

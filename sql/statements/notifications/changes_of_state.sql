@@ -67,8 +67,12 @@ WHERE
                         AND jobs.unlisted IS NOT NULL
                 )
             )
-            -- One slow step is over by the time it is told: it matters if it comes again, or was dear
-            AND NOT (coalesce(incidents.single_steps = 1, FALSE) AND coalesce(incidents.lost_gpu_s, 0) < $one_step_gpu_s)
+            -- One slow step is over by the time it is told, and of a slow group nobody knows what to repair: these matter
+            -- when they have become dear, and a slow step if it comes again
+            AND NOT (
+                (coalesce(incidents.single_steps = 1, FALSE) OR incidents.kinds = ['cross_group'])
+                AND coalesce(incidents.lost_gpu_s, 0) < $one_step_gpu_s
+            )
             AND (len($kinds::VARCHAR[]) = 0 OR list_has_any(incidents.kinds, $kinds::VARCHAR[]))
         )
     )

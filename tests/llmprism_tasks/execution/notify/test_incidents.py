@@ -167,6 +167,26 @@ def test_one_slow_step_is_told_if_it_was_dear(run: Run, receiver: Receiver, rule
     assert len(receiver.bodies) == told
 
 
+SLOW_GROUP = {"kind": "cross_group", "subject_type": "dp_group", "subject": "10.0.0.1", "lost_gpu_s": 900.0}
+
+
+@pytest.mark.parametrize(
+    ("rule", "windows", "told"),
+    [
+        ({}, 1, 0),
+        ({"one_step_gpu_s": 901.0}, 1, 0),
+        ({"one_step_gpu_s": 901.0}, 2, 1),
+        ({"one_step_gpu_s": 900.0}, 1, 1),
+    ],
+)
+def test_a_slow_group_of_unknown_cause_is_told_when_it_has_become_dear(
+    run: Run, receiver: Receiver, rule: dict[str, Any], windows: int, told: int
+) -> None:
+    for number in range(windows):
+        run(number, SLOW_GROUP, **rule)
+    assert len(receiver.bodies) == told
+
+
 def test_a_slow_step_that_comes_again_is_told(run: Run, receiver: Receiver) -> None:
     run(0, ONE_STEP)
     run(1)
