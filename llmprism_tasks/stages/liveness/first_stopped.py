@@ -3,9 +3,13 @@
 A host that stops sends nothing more. Each other host goes on until something that it waits for does not come. So the
 message to look for is the one that was due first and was not sent: its sender stopped, or else its receiver, if senders
 wait until their receivers are there. When each NIC was due follows from its own last message and from how long it
-waited at the same place in earlier steps, with the deviation that it had there. If no message was due before the last
-flow ended, all members may have stopped together. In a ring, all members take part in each exchange, so the absence of
-one of them is evidence of its own.
+waited at the same place in earlier steps, with the deviation that it had there. In a ring, all members take part in
+each exchange, so the absence of one of them is evidence of its own.
+
+All members may have stopped together, as when a job is killed. If they did, no message was due before the last flow
+ended. Or what was due was under way: a collector that writes records of whole messages has none of it, unless a part
+of one is seen. Then the job looks as it does for as long as that takes, which is a share of its steps, while a host
+that stops always makes it so.
 """
 
 from __future__ import annotations
@@ -55,6 +59,7 @@ class FirstStopped:
     Attributes
     ----------
     chances : probability of each host that may have, the likeliest first
+    together : probability that all stopped together
     addrs : NICs of the likeliest that stopped with it
     reason : what speaks for it
     is_late : whether a message was surely due before the last flow ended
@@ -64,6 +69,7 @@ class FirstStopped:
     addrs: tuple[str, ...]
     reason: str
     is_late: bool = True
+    together: float = 0.0
 
     @property
     def host(self) -> str:
@@ -95,12 +101,19 @@ def find_first_stopped(where: StepProgress, hosts: Mapping[str, str], *, togethe
     stopped = {host: chance * absent.get(host, 1) for host, chance in stopped.items()}
     if cut > max(stopped.values()):
         return None
-    whole = sum(stopped.values()) + cut
+    hidden = _chance_to_be_under_way(due, where) if together else 0.0
+    whole = (sum(stopped.values()) + cut) * (1 + hidden)
     likely = {host: chance / whole for host, chance in stopped.items() if chance >= LEAST_CHANCE * whole}
     ordered = dict(sorted(likely.items(), key=lambda one: (-one[1], one[0])))
     host = next(iter(ordered))
     reason = ABSENT if absent.get(host, 0) >= STRONG else DUE
-    return FirstStopped(ordered, _nics_of(host, nics), reason, is_late=cut_by_time <= 1 - SURE)
+    return FirstStopped(
+        ordered,
+        _nics_of(host, nics),
+        reason,
+        is_late=cut_by_time <= 1 - SURE,
+        together=cut / whole + hidden / (1 + hidden),
+    )
 
 
 def _next_of_hosts(nics: pl.DataFrame) -> pl.DataFrame:
@@ -143,6 +156,18 @@ def _first_due(
     chances = np.exp(log_chances - log_chances.max())
     chances /= chances.sum()
     return chances[: due.height], float(chances[due.height :].sum())
+
+
+def _chance_to_be_under_way(due: pl.DataFrame, where: StepProgress) -> float:
+    """Return how likely a job that is killed looks as this one does, if records of what was under way are missing.
+
+    All that was due must have been under way when the last flow ended, and it looks so until the first of it is over.
+    """
+    over_ns = due["due_ns"].to_numpy() + due["lasts_ns"].to_numpy()
+    silent_ns = np.full(over_ns.size, float(where.silent_ns))
+    under_way = _chances_to_be_before(silent_ns, _noise_ns(due), over_ns, CLOCK_ERROR_NS)
+    share = np.clip((over_ns.min() - where.silent_ns) / where.period_ns, 0, 1)
+    return float(under_way.prod() * share)
 
 
 def _with_receivers(due: pl.DataFrame, chances: Floats, nics: pl.DataFrame) -> dict[str, float]:

@@ -23,8 +23,9 @@ def moments_of_pairs(begun: pl.DataFrame, steps: pl.DataFrame, same_size: float)
 
     Returns
     -------
-    `src_addr`, `dst_addr`, `step`, `sent` (bytes now), `reached_ns` (NULL if nothing was sent), `more_ns` (NULL if all
-    was sent); times as `since_ns`
+    `src_addr`, `dst_addr`, `step`, `sent` (bytes now), `reached_ns` (NULL if nothing was sent), `more_ns` (when
+    the next byte came; NULL if all was sent), `over_ns` (when the record that begins with it was over; as `more_ns` if
+    a record of which a part was sent now holds it); times as `since_ns`
     """
     sent = begun.group_by(PAIR).agg(sent=pl.col("bytes").sum())
     key = [*PAIR, "step"]
@@ -41,6 +42,9 @@ def moments_of_pairs(begun: pl.DataFrame, steps: pl.DataFrame, same_size: float)
             pl.col("sent").first(),
             reached_ns=pl.col("at").filter(pl.col("before") < pl.col("sent")).max(),
             more_ns=pl.col("at").filter("more").min(),
+            over_ns=(pl.col("at") + pl.when(pl.col("before") >= pl.col("sent")).then(lasted).otherwise(0))
+            .filter("more")
+            .min(),
         )
         .sort(key)
     )
@@ -58,7 +62,8 @@ def next_sends(moments: pl.DataFrame, begun: pl.DataFrame, ended_ns: int) -> pl.
     Returns
     -------
     `addr`, `to` (whom it was due to send to), `due_ns` (NULL if it sends no more in most steps), `noise_ns` (robust
-    deviation), `last_ns` and `heard_ns` (when it last sent and received in the step; NULL if it has not)
+    deviation), `lasts_ns` (how long the record that it was due to begin lasts), `last_ns` and `heard_ns` (when it
+    last sent and received in the step; NULL if it has not)
     """
     mine = begun.join(moments.select(PAIR).unique(), on=PAIR, how="semi")
     last = mine.group_by(addr="src_addr").agg(last_ns=pl.col("flow_end_ns").max())
@@ -69,11 +74,13 @@ def next_sends(moments: pl.DataFrame, begun: pl.DataFrame, ended_ns: int) -> pl.
         .agg(
             wait=pl.col("more_ns").min() - pl.col("reached_ns").max().fill_null(0),
             to=pl.col("dst_addr").filter(pl.col("more_ns").is_not_null()).first(),
+            lasts=(pl.col("over_ns") - pl.col("more_ns")).drop_nulls().first(),
         )
         .group_by("addr")
         .agg(
             wait=pl.when(2 * pl.col("wait").count() >= pl.len()).then(pl.col("wait").median().clip(lower_bound=0)),
             noise_ns=sigma(pl.col("wait")),
+            lasts_ns=pl.col("lasts").median(),
             to=pl.col("to").drop_nulls().mode().sort().first(),
         )
     )
@@ -84,6 +91,7 @@ def next_sends(moments: pl.DataFrame, begun: pl.DataFrame, ended_ns: int) -> pl.
             "addr",
             "to",
             "noise_ns",
+            "lasts_ns",
             "last_ns",
             "heard_ns",
             due_ns=pl.col("last_ns").fill_null(ended_ns) + pl.col("wait"),

@@ -6,7 +6,7 @@ import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, shares
-from llmprism_tasks.stages.liveness.first_stopped import SURE, FirstStopped, find_first_stopped
+from llmprism_tasks.stages.liveness.first_stopped import LEAST_CHANCE, SURE, FirstStopped, find_first_stopped
 from llmprism_tasks.stages.liveness.overdue import Silence
 
 UNSURE = 0.5
@@ -14,6 +14,9 @@ UNSURE = 0.5
 
 EVEN_ODDS = 0.5
 """Chance of a hang where everything that was seen fell silent with the job: a collector that stops looks the same."""
+
+READINGS = {"together": "all together, as when a job is killed"}
+"""What else may have happened, in the words of an explanation."""
 
 SUBJECT_NOUNS = {"addr": "NIC", "host": "Host"}
 """Types of subjects in the words of an explanation."""
@@ -64,7 +67,7 @@ def _row(silence: Silence, first: FirstStopped | None, hosts: dict[str, str], *,
     gap, where = silence.gap, silence.where
     silent_s, period_s = ((ns / 1e9) for ns in (silence.until_ns - gap.since_ns, where.period_ns))
     subject_type, subject, peers = _subject(gap.job_id, first, hosts)
-    odds = None if first is None or first.is_sure else shares(first.chances)
+    odds = None if first is None or first.is_sure else _odds(first)
     unseen = silence.alone and not silence.over and not (first is not None and first.is_late)
     stood = f"{'in the middle of' if where.midway else 'after'} a step of {period_s:.1f} s, and "
     if silence.over:
@@ -92,14 +95,19 @@ def _row(silence: Silence, first: FirstStopped | None, hosts: dict[str, str], *,
     }
 
 
+def _odds(first: FirstStopped) -> dict[str, float]:
+    """Return how likely each host stopped first, and that all stopped together, if that is worth a word."""
+    together = {"together": first.together} if first.together >= LEAST_CHANCE else {}
+    return shares({**first.chances, **together})
+
+
 def _said(first: FirstStopped | None, name: str, *, hangs: bool, restarted: bool) -> str:
     """Return the sentences that say who stopped first."""
     if first is not None and first.is_sure:
         return f" {name} {'' if restarted else 'stopped first: it '}{first.reason}."
     if first is not None:
-        may_be = [f"{host} ({odd:.0%})" for host, odd in shares(first.chances).items()]
-        among = f"if one did, it is one of {', '.join(may_be)}" if len(may_be) > 1 else f"it may be {first.host}"
-        return f" It is not sure which host stopped first: {among}. Host {first.host} {first.reason}."
+        may_be = [f"{READINGS.get(one, one)} ({odd:.0%})" for one, odd in _odds(first).items()]
+        return f" It is not sure which host stopped first: {', '.join(may_be)}. Host {first.host} {first.reason}."
     if restarted:
         return ""
     return " The flows do not show which NIC stopped first." if hangs else " All members stopped at the same moment."

@@ -18,14 +18,23 @@ Sends = Mapping[str, tuple[str, float | None, float, float | None, float | None]
 """Of each NIC: whom it was due to send to, when (ms before the silence), noise, when it last sent and received."""
 
 
-def stood(sends: Sends, *, lost: float = 1e-6, pairs: Mapping[str, tuple[str, float]] | None = None) -> StepProgress:
+def stood(
+    sends: Sends,
+    *,
+    lost: float = 1e-6,
+    pairs: Mapping[str, tuple[str, float]] | None = None,
+    lasts: Mapping[str, float] | None = None,
+) -> StepProgress:
+    """Return how far a job was; `lasts` is how long what a NIC was due to send takes, ms."""
+
     def at(before_ms: float | None) -> int | None:
         return None if before_ms is None else round((SILENT - before_ms) * MS)
 
     rows = [
-        (addr, to, noise * MS, at(last), at(heard), at(due)) for addr, (to, due, noise, last, heard) in sends.items()
+        (addr, to, noise * MS, (lasts or {}).get(addr, 0.0) * MS, at(last), at(heard), at(due))
+        for addr, (to, due, noise, last, heard) in sends.items()
     ]
-    names = {"addr": pl.String, "to": pl.String, "noise_ns": pl.Float64}
+    names = {"addr": pl.String, "to": pl.String, "noise_ns": pl.Float64, "lasts_ns": pl.Float64}
     times = dict.fromkeys(("last_ns", "heard_ns", "due_ns"), pl.Int64)
     linked = [(src, dst, at(last)) for src, (dst, last) in (pairs or {}).items()]
     return StepProgress(
@@ -108,6 +117,40 @@ def test_it_is_late_if_the_time_alone_is_sure(late: float, is_late: bool) -> Non
     told = first(stood({"a": ("b", late, 1, 900, 700), "b": ("a", -500, 5, 0, 550)}))
     assert told is not None
     assert told.is_late == is_late
+
+
+BARRIER: Sends = {
+    "a": ("b", 200, 1, None, 30),
+    "b": ("c", -500, 1, 0, None),
+    "c": ("a", -500, 1, 10, 0),
+}
+"""`a` owed what the others had sent, a little before they fell silent."""
+
+
+@pytest.mark.parametrize(("long", "is_sure"), [(380, True), (450, False)])
+def test_a_job_that_was_killed_looks_as_if_one_had_stopped_while_a_long_message_is_under_way(
+    long: float, is_sure: bool
+) -> None:
+    """With records of whole messages: what `a` was due to send is under way for another tenth of a step of 2 s."""
+    told = first(stood(BARRIER, lasts=dict.fromkeys("abc", long)))
+    assert told is not None
+    assert told.host == "host-a"
+    assert told.is_sure == is_sure
+    assert told.together == pytest.approx(1 - 1 / (1 + (long - 200) / PERIOD), abs=0.02)
+    assert sum(told.chances.values()) + told.together == pytest.approx(1, abs=0.01)
+
+
+def test_who_owed_what_would_have_been_over_before_the_others_fell_silent_has_stopped_alone() -> None:
+    told = first(stood(BARRIER, lasts={"a": 150, "b": 2000, "c": 2000}))
+    assert told is not None
+    assert told.is_sure
+    assert told.together < 0.02
+
+
+def test_a_job_that_went_on_has_not_been_killed() -> None:
+    told = first(stood(BARRIER, lasts=dict.fromkeys("abc", 1000)), together=False)
+    assert told is not None
+    assert told.together == 0
 
 
 def test_who_owes_nothing_is_nobody() -> None:

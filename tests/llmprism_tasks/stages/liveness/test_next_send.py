@@ -85,3 +85,10 @@ def test_lost_records_are_counted_by_the_rule_of_succession() -> None:
     whole = moments_of_pairs(flows([]), steps, 0.02)
     assert share_of_lost(whole) == pytest.approx(1 / 8)
     assert share_of_lost(whole[1:]) == pytest.approx(2 / 8)
+
+
+@pytest.mark.parametrize(("sent", "lasts"), [(10, 100), (15, 0)])
+def test_what_is_due_lasts_as_long_as_its_record_unless_a_part_of_that_is_seen(sent: int, lasts: float) -> None:
+    now = flows([("a", "b", 900, 1000, sent)])
+    table = next_sends(moments_of_pairs(now, template(0, 100, 200), 0.02), now, ENDED)
+    assert dict(table.select("addr", "lasts_ns").iter_rows())["a"] == lasts
