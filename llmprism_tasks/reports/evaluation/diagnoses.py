@@ -131,30 +131,12 @@ def fault_scores(found: Tables, truth: Tables, verdicts: pl.DataFrame) -> pl.Dat
     the one in which the fault begins to the first that names it; 0 is at once), `effect` (ratio by which steps of the
     job that it slows most are longer on average than steps at times without a fault; NULL without such steps)
     """
-    habits = truth["truth_pauses"].select(fault_job="job", fault_start_ns="start_ns", fault_end_ns="end_ns")
-    faults = _faults(truth).join(habits, on=habits.columns, how="anti", maintain_order="left")
-    windows = found["windows"].select("window_start_ns", "window_end_ns")
-    spans = windows.join_where(
-        faults, pl.col("fault_start_ns") < pl.col("window_end_ns"), pl.col("fault_end_ns") > pl.col("window_start_ns")
-    )
-    begins = spans.group_by("fault").agg(
-        begin_ns=pl.col("window_start_ns").min(),
-        length_ns=(pl.col("window_end_ns") - pl.col("window_start_ns")).max(),
-    )
-    named = (
-        verdicts.filter(pl.col("verdict") == "named")
-        .group_by("fault")
-        .agg(
-            kinds=pl.col("kind").unique().sort(),
-            named_ns=pl.col("window_start_ns").min(),
-            said=pl.col("kind").sort_by("window_start_ns", pl.col("severity").neg(), "kind").first(),
-        )
-    )
+    faults = _owed_faults(truth)
     expected = pl.col("kind").replace_strict(KINDS, default=None, return_dtype=pl.List(pl.String))
     delay = ((pl.col("named_ns") - pl.col("begin_ns")) // pl.col("length_ns")).cast(pl.Int64)
     return (
-        faults.join(begins, on="fault")
-        .join(named, on="fault", how="left")
+        faults.join(_first_windows(faults, found["windows"]), on="fault")
+        .join(_kinds_of_names(verdicts), on="fault", how="left")
         .join(_first_named(faults, verdicts), on="fault", how="left")
         .join(_effects(faults, truth["truth_steps"]), on="fault", how="left")
         .select(
@@ -175,6 +157,36 @@ def fault_scores(found: Tables, truth: Tables, verdicts: pl.DataFrame) -> pl.Dat
         )
         .drop("said")
         .sort("fault")
+    )
+
+
+def _owed_faults(truth: Tables) -> pl.DataFrame:
+    """Return the faults that are no pauses on purpose."""
+    habits = truth["truth_pauses"].select(fault_job="job", fault_start_ns="start_ns", fault_end_ns="end_ns")
+    return _faults(truth).join(habits, on=habits.columns, how="anti", maintain_order="left")
+
+
+def _first_windows(faults: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+    """Return `fault`, `begin_ns`, `length_ns`: start and length of the window in which each begins, if any was run."""
+    spans = windows.select("window_start_ns", "window_end_ns").join_where(
+        faults, pl.col("fault_start_ns") < pl.col("window_end_ns"), pl.col("fault_end_ns") > pl.col("window_start_ns")
+    )
+    return spans.group_by("fault").agg(
+        begin_ns=pl.col("window_start_ns").min(),
+        length_ns=(pl.col("window_end_ns") - pl.col("window_start_ns")).max(),
+    )
+
+
+def _kinds_of_names(verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Return `fault`, `kinds` (of the diagnoses that name it), `named_ns` and `said`: window and kind of the first."""
+    return (
+        verdicts.filter(pl.col("verdict") == "named")
+        .group_by("fault")
+        .agg(
+            kinds=pl.col("kind").unique().sort(),
+            named_ns=pl.col("window_start_ns").min(),
+            said=pl.col("kind").sort_by("window_start_ns", pl.col("severity").neg(), "kind").first(),
+        )
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -292,6 +292,16 @@ def shares(weights: Mapping[str, float]) -> dict[str, float]:
     rounded = {name: round(weights[name] / whole, 3) for name in ordered}
     rounded[ordered[0]] = round(1 - sum(rounded[name] for name in ordered[1:]), 3)
     return rounded
+
+
+def as_likely(names: Collection[str]) -> dict[str, float]:
+    """Return subjects that the data do not tell apart with equal shares; none if they are more than `MOST_SUSPECTS`."""
+    return shares(dict.fromkeys(names, 1.0)) if 0 < len(names) <= MOST_SUSPECTS else {}
+
+
+def candidate_columns(odds: Mapping[str, float]) -> dict[str, list[str] | list[float] | None]:
+    """Return the columns `candidates` and `odds` of a finding; NULL where there are none."""
+    return {"candidates": list(odds) or None, "odds": list(odds.values()) or None}
 
 
 def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float:

@@ -16,9 +16,9 @@ from llmprism_tasks.stages.diagnosis.compute.wait_excuse import excuse_waiting, 
 from llmprism_tasks.stages.diagnosis.evidence import (
     FINDING_SCHEMA,
     HEALTHY_STEP_QUANTILE,
-    MOST_SUSPECTS,
     Evidence,
-    shares,
+    as_likely,
+    candidate_columns,
     slowdown,
 )
 from llmprism_tasks.stages.diagnosis.own_work.own_work import LEAST_VOTERS
@@ -28,6 +28,10 @@ from llmprism_tasks.stages.timeline.placement import NIC
 
 QUARTILE_PER_SIGMA = 0.3186
 """Lower quartile of the absolute value of a standard normal deviate."""
+
+QUARTILE_OF_PAIRS = 0.5 + 0.25 / 2
+"""Quantile of the excesses among two peers, half of which are 0, that is the lower quartile of the other half. With two
+stages of two replicas, half of that half may be a slow NIC's."""
 
 PASSES_PER_MICRO_BATCH = 3
 """Work of one micro-batch, in forward passes: one forward pass, and a backward pass of at least twice that."""
@@ -112,11 +116,13 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 def _noise(excess: pl.Expr) -> pl.Expr:
     """Return the spread of the excess among a job's NICs, as a standard deviation.
 
-    Of two peers the quicker is the reference, so half of the excesses are 0. Of the other half the lower quartile
-    counts: with two stages of two replicas, half of those values may be a slow NIC's.
+    Of two peers the quicker is the reference, so half of the excesses are 0.
     """
     excess, pairs = excess.abs(), pl.col("members") == LEAST_VOTERS - 1
-    of_pairs = pl.when(pairs).then(excess).quantile(0.625, interpolation="lower").over("job_id") / QUARTILE_PER_SIGMA
+    of_pairs = (
+        pl.when(pairs).then(excess).quantile(QUARTILE_OF_PAIRS, interpolation="lower").over("job_id")
+        / QUARTILE_PER_SIGMA
+    )
     return pl.when(pairs).then(of_pairs).otherwise(sigma_about_zero(excess).over("job_id"))
 
 
@@ -361,8 +367,7 @@ def _undecided_row(rows: pl.DataFrame, evidence: Evidence) -> dict[str, Any]:
     severity = max(slowdown(history, int(start_ns), int(end_ns)), longer_by(loss))  # type: ignore[arg-type]
     suspects = sorted(rows["addr"].unique())
     among = ", ".join(suspects[:8])
-    odds = shares(dict.fromkeys(suspects, 1.0)) if len(suspects) <= MOST_SUSPECTS else {}
-    return {
+    return candidate_columns(as_likely(suspects)) | {
         "job_id": job_id,
         "kind": "straggler",
         "subject_type": "job",
@@ -375,6 +380,4 @@ def _undecided_row(rows: pl.DataFrame, evidence: Evidence) -> dict[str, Any]:
         f"do not show which. The job's steps take {1 + severity:.2f} times as long as they need to.",
         "confidence": None,
         "peers": None,
-        "candidates": list(odds) or None,
-        "odds": list(odds.values()) or None,
     }

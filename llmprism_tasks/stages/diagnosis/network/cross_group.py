@@ -10,7 +10,7 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import MOST_SUSPECTS, shares
+from llmprism_tasks.stages.diagnosis.evidence import as_likely, candidate_columns
 from llmprism_tasks.stages.diagnosis.network.losses import Losses
 from llmprism_tasks.stages.traffic import nic_pairs
 
@@ -48,23 +48,16 @@ def rows(hops: pl.DataFrame, verdicts: pl.DataFrame, losses: Losses, settings: D
         how = f"and {len(others)} of {mine.height} groups are not slower"
         if alone:
             subject = {"kind": "cross_group", "subject_type": "dp_group", "subject": slow[0], "peers": others}
-            subject |= _ring_suspects(slow_hops)
+            subject |= candidate_columns(as_likely(_ends(slow_hops)))
         else:
             subject = {"kind": "slow_network", "subject_type": "job", "subject": job_id}
             how += "; flows do not tell which device the others share"
         yield row | subject | {"how": how}
 
 
-def _ring_suspects(slow: pl.DataFrame) -> Row:
-    """Return the NICs at the ends of the slow hops of a ring as `candidates`, each as likely; none if there are many.
-
-    Parameters
-    ----------
-    slow : `src_addr`, `dst_addr`
-    """
-    ends = {addr for hop in slow.select(nic_pairs.PAIR).iter_rows() for addr in hop}
-    odds = shares(dict.fromkeys(ends, 1.0)) if len(ends) <= MOST_SUSPECTS else {}
-    return {"candidates": list(odds) or None, "odds": list(odds.values()) or None}
+def _ends(hops: pl.DataFrame) -> set[str]:
+    """Return the NICs at the ends of some hops."""
+    return {addr for hop in hops.select(nic_pairs.PAIR).iter_rows() for addr in hop}
 
 
 def _has_slower_rings(verdicts: pl.DataFrame, settings: DiagnosisSettings) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, shares
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, candidate_columns, shares
 from llmprism_tasks.stages.diagnosis.pauses import hang
 from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
@@ -111,14 +111,16 @@ def _ended_row(silence: Silence, settings: DiagnosisSettings) -> Row:
     lasted = f"for {silent_s:.0f} s until it began anew" if silence.over else f"for at least {silent_s:.0f} s"
     unseen = "No other flow was seen since. " * silence.alone
     said = f"{_silence_sentence(silence)}, and was silent {lasted}. {unseen}{', '.join(_reading_words(may_be))}."
-    return _common_columns(silence) | {
-        "kind": "ended",
-        "severity": 0.0,
-        "explanation": said,
-        "confidence": may_be.get("ended", 0.0),
-        "candidates": list(may_be),
-        "odds": list(may_be.values()),
-    }
+    return (
+        _common_columns(silence)
+        | candidate_columns(may_be)
+        | {
+            "kind": "ended",
+            "severity": 0.0,
+            "explanation": said,
+            "confidence": may_be.get("ended", 0.0),
+        }
+    )
 
 
 def _common_columns(silence: Silence) -> Row:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, shares
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, candidate_columns, shares
 from llmprism_tasks.stages.liveness.first_stopped import LEAST_CHANCE, SURE, FirstStopped, find_first_stopped
 from llmprism_tasks.stages.liveness.overdue import Silence
 
@@ -67,7 +67,7 @@ def _row(silence: Silence, first: FirstStopped | None, hosts: dict[str, str], *,
     gap, where = silence.gap, silence.where
     silent_s, period_s = ((ns / 1e9) for ns in (silence.until_ns - gap.since_ns, where.period_ns))
     subject_type, subject, peers = _subject(gap.job_id, first, hosts)
-    odds = None if first is None or first.is_sure else _odds(first)
+    odds = {} if first is None or first.is_sure else _odds(first)
     unseen = silence.alone and not silence.over and not (first is not None and first.is_late)
     stood = f"{'in the middle of' if where.midway else 'after'} a step of {period_s:.1f} s, and "
     if silence.over:
@@ -78,7 +78,7 @@ def _row(silence: Silence, first: FirstStopped | None, hosts: dict[str, str], *,
     if unseen:
         who += " No other flow was seen since, so the collector may have stopped instead."
     sure = UNSURE if first is None or odds else SURE
-    return {
+    return candidate_columns(odds) | {
         "job_id": gap.job_id,
         "kind": "hang" if hangs else "stopped",
         "subject_type": subject_type,
@@ -90,8 +90,6 @@ def _row(silence: Silence, first: FirstStopped | None, hosts: dict[str, str], *,
         "explanation": f"The job fell silent {stood}{who}",
         "confidence": EVEN_ODDS * sure if unseen else sure,
         "peers": peers,
-        "candidates": odds and list(odds),
-        "odds": odds and list(odds.values()),
     }
 
 

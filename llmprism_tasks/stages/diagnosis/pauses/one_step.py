@@ -19,7 +19,7 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings, Settings
-from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, MOST_SUSPECTS, Evidence, shares
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, as_likely, candidate_columns
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES, SLOW_STORAGE_RATIO
 from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped_in_step
@@ -342,11 +342,11 @@ def _flapping_device(steps: Steps, slow: Flags, evidence: Evidence, settings: Di
             "how": how,
         }
     suspects = _ring_suspects(alone.once(devices.hops_in_trouble, once))
-    if not 0 < len(suspects) <= MOST_SUSPECTS:
+    odds = as_likely(suspects)
+    if not odds:
         return None
     how = f"while a ring was slow on every hop of {', '.join(suspects)}, one of which may have lost its link"
-    odds = shares(dict.fromkeys(suspects, 1.0))
-    return {"kind": "cross_step", "how": how, "candidates": list(odds), "odds": list(odds.values())}
+    return candidate_columns(odds) | {"kind": "cross_step", "how": how}
 
 
 def _ring_suspects(hops: pl.DataFrame) -> list[str]:

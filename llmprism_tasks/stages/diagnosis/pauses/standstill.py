@@ -9,7 +9,7 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.diagnosis.evidence import Evidence, shares
+from llmprism_tasks.stages.diagnosis.evidence import Evidence, candidate_columns, shares
 from llmprism_tasks.stages.liveness.first_stopped import SURE, find_first_stopped
 from llmprism_tasks.stages.liveness.last_exchange import absences
 from llmprism_tasks.stages.liveness.odd_rail import odd_nic
@@ -54,7 +54,7 @@ def stopped_in_step(
     members = evidence.members.filter(pl.col("job_id") == job_id)
     hosts = dict(members.select("addr", "host").rows())
     if awaited := _awaited_host(flows, (since, since + int(gaps.max())), least_ns, count, hosts):
-        return {"how": f". All others waited for host {awaited}", "candidates": [awaited], "odds": [1.0]}
+        return {"how": f". All others waited for host {awaited}"} | candidate_columns({awaited: 1.0})
     before = nic_pairs.named(flows.filter(pl.Series(trains & (starts <= since))))
     begun = pl.when(pl.col("flow_start_ns") >= start_ns).then("bytes")
     sent = before.group_by(nic_pairs.PAIR).agg(usual=(pl.col("bytes") - begun.fill_null(0)).sum(), sent=begun.sum())
@@ -69,7 +69,7 @@ def stopped_in_step(
         return {}
     odds = shares(first.chances)
     how = f". Host {first.host} {'stopped first: it' if first.is_sure else 'may have stopped first: it'} {first.reason}"
-    return {"how": how, "candidates": list(odds), "odds": list(odds.values())}
+    return candidate_columns(odds) | {"how": how}
 
 
 def _awaited_host(
