@@ -183,7 +183,6 @@ def _summarise_nics(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataF
             score=pl.col("excess") / pl.max_horizontal("noise", settings.least_noise),
             by_past=True,
             at_first=False,
-            alone=False,
         )
         .sort(NIC)
     )

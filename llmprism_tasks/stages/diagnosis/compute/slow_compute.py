@@ -33,9 +33,6 @@ QUARTILE_OF_PAIRS = 0.5 + 0.25 / 2
 """Quantile of the excesses among two peers, half of which are 0, that is the lower quartile of the other half. With two
 stages of two replicas, half of that half may be a slow NIC's."""
 
-PASSES_PER_MICRO_BATCH = 3
-"""Work of one micro-batch, in forward passes: one forward pass, and a backward pass of at least twice that."""
-
 UNEVEN_SAMPLES_RATIO = 4.0
 """Ratio of a slow NIC's deviation to its job's up to which samples of uneven length explain it. The deviation of the
 peers is uncertain, too: in a ring it is too small by a third, because a waiting NIC begins with the NIC it waits for;
@@ -60,7 +57,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     suspects = suspects.filter(~in_lock_step(evidence))
     suspects, undecided = (
         some.join(_mostly_slow_jobs(some, evidence), on="job_id", how="anti")
-        for some in excuse_waiting(suspects, evidence, settings)
+        for some in excuse_waiting(suspects, evidence)
     )
     return finding_rows(suspects, undecided.join(suspects, on="job_id", how="anti"), evidence)
 
@@ -80,9 +77,8 @@ def finding_rows(suspects: pl.DataFrame, undecided: pl.DataFrame, evidence: Evid
 def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return the NICs that are slow for long enough, by enough; one row per NIC, sorted.
 
-    `at_first` says whether a NIC is late only at the beginning of its steps; it then costs only that delay. `alone`
-    says whether a pipeline shows nothing of what the NIC computes later. Who is slower than before has cost nothing as
-    long as the job's steps are as short as before.
+    `at_first` says whether a NIC is late only at the beginning of its steps; it then costs only that delay. Who is
+    slower than before has cost nothing as long as the job's steps are as short as before.
     """
     past = evidence.once(against_past, settings)
     work = _compare_lone_nics(evidence.work).join(past, on="job_id", how="anti").drop_nulls("excess")
@@ -104,8 +100,7 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     crowded = _mostly_slow_jobs(found, evidence).join(past, on="job_id", how="anti")
     few = found.join(crowded, on="job_id", how="anti")
     judged = few.join(at_first(few, evidence, settings), on=NIC, how="left").with_columns(
-        pl.col("at_first").fill_null(value=False),
-        alone=pl.col("at_first").is_null() & ~pl.col("ringed") & pl.col("component").is_null(),
+        pl.col("at_first").fill_null(value=False)
     )
     counted = judged.with_columns(loss=pl.when("at_first").then("behind").otherwise("loss")).drop("behind")
     found = counted.filter(pl.col("loss") >= settings.least_effect).sort(NIC)
@@ -260,7 +255,7 @@ def _worst_subjects(suspects: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
         .group_by("job_id", "host", "device")
         .agg(
             pl.col("whole", "by_past").first(),
-            pl.col("at_first", "alone").all(),
+            pl.col("at_first").all(),
             pl.col("addr", "component"),
             pl.col("start_ns").min(),
             pl.col("end_ns").max(),
@@ -286,7 +281,7 @@ def _row(found: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
     who = f"Host {found['host']} ({nics} NICs)" if found["whole"] else f"{found['addr'][0]} on {found['host']}"
     usual = "it used to" if found["by_past"] else "its peers"
     usual_ns = found["own_ns"] / (1 + found["excess"])
-    at_first = found["at_first"] or (found["alone"] and _is_one_pass_longer(history, found))
+    at_first = found["at_first"]
     known = "stalls" if at_first else "slow_compute"
     kind = known if confidence >= MAJORITY else "straggler"
     times = f"({found['own_ns'] / 1e6:.0f} ms against {usual_ns / 1e6:.0f} ms)"
@@ -316,22 +311,6 @@ def _row(found: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
 def _slowdown(found: dict[str, Any], evidence: Evidence) -> float:
     history = evidence.history.filter(pl.col("job_id") == found["job_id"])
     return slowdown(history, found["start_ns"], found["end_ns"])
-
-
-def _is_one_pass_longer(history: pl.DataFrame, found: dict[str, Any]) -> bool:
-    """Return whether steps are longer by about as much as the first pass.
-
-    The first pass is all that is seen of a pipeline without replicas. If all passes took as long, the steps would be
-    longer by at least `PASSES_PER_MICRO_BATCH` times as much.
-    """
-    length_ns = float(
-        history.filter(_is_in_interval(found)).select((pl.col("end_ns") - pl.col("start_ns")).median()).item()
-    )
-    slower = slowdown(history, found["start_ns"], found["end_ns"])
-    longer_ns = slower / (1 + slower) * length_ns
-    return bool(
-        longer_ns < (1 + PASSES_PER_MICRO_BATCH) / 2 * found["excess"] / (1 + found["excess"]) * found["own_ns"]
-    )
 
 
 def _is_in_interval(found: dict[str, Any]) -> pl.Expr:

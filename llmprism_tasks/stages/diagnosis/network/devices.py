@@ -14,16 +14,15 @@ import polars as pl
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
-from llmprism_tasks.stages.diagnosis.network import best_pace, congestion, cross_group
+from llmprism_tasks.stages.diagnosis.network import best_pace, cross_group
 from llmprism_tasks.stages.diagnosis.network.localisation import (
-    DEVICE,
     certainty,
     subject,
     subject_type,
     suspect,
 )
 from llmprism_tasks.stages.diagnosis.network.losses import Losses
-from llmprism_tasks.stages.diagnosis.network.path_pace import HOP_ON_PATH, compared, extra, paces, placed, timed
+from llmprism_tasks.stages.diagnosis.network.path_pace import compared, extra, paces, placed, timed
 from llmprism_tasks.stages.diagnosis.ranking import KINDS_OF_EFFECT
 from llmprism_tasks.stages.diagnosis.step_times.slow_steps import mark_slow_steps
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -80,8 +79,6 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
             row = losses.row(job_id, losses.slow(culprit, job_id), settings)
             if row is None:
                 continue
-            if _is_wider(culprit, job_id, losses, evidence, settings):
-                continue
             if _is_shared(culprit, job_id, losses, evidence, settings):
                 passing.add(job_id)
             elif row["confidence"] < MAJORITY:
@@ -108,18 +105,6 @@ def hops_in_trouble(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataF
     if steps.is_empty():
         return pl.DataFrame(schema={"slow": pl.Boolean})
     return compared(paces(placed(evidence, steps), settings), settings)
-
-
-def _is_wider(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settings: DiagnosisSettings) -> bool:
-    """Return whether most of a job's hops that do not cross a culprit have become slower at best, too.
-
-    Waiting for a slow hop makes no other hop slower at best, so no single device slows them: the network does.
-    """
-    crossing = losses.suspicion.crossings.filter(*(pl.col(name) == culprit[name] for name in DEVICE))
-    best = evidence.once(best_pace.verdicts, settings).filter(pl.col("job_id") == job_id)
-    others = best.join(crossing.select(HOP_ON_PATH), on=HOP_ON_PATH, how="anti", nulls_equal=True)
-    slower = others.select((pl.col("slow") & best_pace.became_slow(settings)).mean()).item()
-    return slower is not None and slower > MAJORITY
 
 
 def _is_shared(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settings: DiagnosisSettings) -> bool:
@@ -170,11 +155,8 @@ def _fault(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settin
     """Return the kind of fault of a device, and how it shows."""
     device_type = culprit["device_type"]
     slow = losses.slow(culprit, job_id)
-    of_link = device_type in ("link", "one_way")
     kind, how = DEVICE_FAULTS[device_type]
-    if of_link and (other := congestion.colliding_job(culprit, slow, losses.records, evidence, settings)):
-        kind, how = "congestion", f"but only while {other} sends over the same link"
-    elif device_type != "switch" and (stretches := losses.stretches(job_id, slow, settings)):
+    if device_type != "switch" and (stretches := losses.stretches(job_id, slow, settings)):
         kind, how = "link_flap", f"in {stretches} stretches of steps with healthy steps between them"
     return {
         "kind": kind,

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.numerics.robust import MAJORITY, relative_sigma
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.compute.later_work import OPTIMIZER_SHARE, length_ns
+from llmprism_tasks.stages.diagnosis.compute.later_work import length_ns
 from llmprism_tasks.stages.diagnosis.compute.slow_compute import slow_nics
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
 from llmprism_tasks.stages.diagnosis.network import devices
@@ -30,13 +28,6 @@ REGULAR_FROM = 3
 EACH_SECOND = 2
 """Distance at which only stalls at this very distance are regular: both halves of a step were told as steps, or the job
 does something in each second one. Stalls that come by chance in half of the steps do not alternate."""
-
-PATTERN_SHARE = 0.9
-"""Share of the stalls that must recur after the same number of steps to be a pattern."""
-
-STRETCHED_RATIO = 2 / 3
-"""Ratio between the growth of two parts of a step from which on the step is longer throughout. It was 0.9 to 1 for
-longer samples, and up to 0.4 for stalls, where some other gap near by grows as well."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -83,9 +74,8 @@ def _mark_stalled_steps(steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.
     steps = steps.with_columns(
         longer=longer,
         late_ns=pl.max_horizontal(silent, longest).clip(lower_bound=0),
-        stretched=_is_stretched(),
         long=longer > settings.least_stall * pl.lit(usual_ns),
-    ).with_columns(still=pl.col("long") & (pl.col("late_ns") >= MAJORITY * pl.col("longer")) & ~pl.col("stretched"))
+    ).with_columns(still=pl.col("long") & (pl.col("late_ns") >= MAJORITY * pl.col("longer")))
     long, still = steps.filter("long"), steps.filter("still")
     others = steps.join(long, on="step_index", how="anti")
     if still.height < max(settings.least_steps, MAJORITY * long.height) or others.height < settings.least_steps:
@@ -119,38 +109,14 @@ def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[
     return stalls.finding_row(job_id, now, said, loss, still.height / long.height, settings.least_effect)
 
 
-def _is_stretched() -> pl.Expr:
-    """Return whether a step's longest gap and its other gaps grew by about the same ratio.
-
-    A longer sample lengthens all of them, a stall only one.
-    """
-    others_ns = pl.col("silent_ns") - pl.col("longest_ns")
-    grown = [part / part.quantile(HEALTHY_STEP_QUANTILE) - 1 for part in (pl.col("longest_ns"), others_ns)]
-    least, most = pl.min_horizontal(grown), pl.max_horizontal(grown)
-    seen = others_ns.quantile(HEALTHY_STEP_QUANTILE) >= OPTIMIZER_SHARE * pl.col("longest_ns").quantile(
-        HEALTHY_STEP_QUANTILE
-    )
-    return seen & (least >= STRETCHED_RATIO * most)
-
-
 def _is_occasional(still: pl.DataFrame) -> bool:
     """Return whether the stalled steps come now and then.
 
-    They do not if most follow each other (one member has become slow), if they come at about the same distance
-    (checkpoints), or if they form a pattern (parts of a step that was cut).
+    They do not if most follow each other (one member has become slow), or come at about the same distance
+    (checkpoints).
     """
     distances = still["step_index"].diff().drop_nulls()
     least, most = (int(value) for value in (distances.min(), distances.max()))  # type: ignore[arg-type]
     longest = int(distances.rle().struct.unnest().filter(pl.col("value") == 1)["len"].max() or 0) + 1  # type: ignore[arg-type]
     fixed = (least >= REGULAR_FROM and most - least <= 1) or least == most == EACH_SECOND
-    pattern = least < most and _has_pattern(still["step_index"].to_numpy())
-    return longest <= MAJORITY * still.height + 1 and not fixed and not pattern
-
-
-def _has_pattern(steps: npt.NDArray[np.int64]) -> bool:
-    """Return whether nearly all of the steps recur after the same number of steps, at least twice."""
-    return any(
-        np.isin(again, steps).mean() >= PATTERN_SHARE
-        for lag in range(REGULAR_FROM, int(np.ptp(steps)) // 2 + 1)
-        if (again := steps[steps + lag <= steps[-1]] + lag).size >= REGULAR_FROM
-    )
+    return longest <= MAJORITY * still.height + 1 and not fixed

@@ -65,9 +65,6 @@ KINDS_OF_ALL_STEPS = (
 KINDS_OF_ONE_DEVICE = ("slow_nic", "degraded_link", "congestion", "link_flap")
 """Kinds that name one NIC or link for sure."""
 
-CHECKPOINT_WRITES_RATIO = 5.0
-"""Times the usual writes to storage from which on a step writes a checkpoint, and not only its log."""
-
 
 @dataclass(frozen=True)
 class Steps:
@@ -267,10 +264,10 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
     # No trouble makes half of the members send more: they work, as in an evaluation, whose forward passes go through.
     slow &= (np.abs(course.moved - 1) <= BYTES_TOLERANCE) & (course.busier < MAJORITY)
     silent = course.silent - usual_silent >= MAJORITY * steps.excess
-    saving = max(CHECKPOINT_BYTES, CHECKPOINT_WRITES_RATIO * usual_written)
-    saves = slow & silent & (course.written >= saving)
+    saving = course.written - usual_written >= CHECKPOINT_BYTES
+    saves = slow & silent & saving
     rest = slow & ~saves
-    saves &= _is_news(steps, course.written >= saving, evidence, settings)
+    saves &= _is_news(steps, saving, evidence, settings)
     rows = []
     if saves.any():
         wrote = f"while its members wrote {course.written[saves].sum() / 1e6:,.0f} MB to storage"

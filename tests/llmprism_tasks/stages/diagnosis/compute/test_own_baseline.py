@@ -40,10 +40,11 @@ def ring(late: Mapping[str, float], members: str = "abcd", onset: int = ONSET, j
 @pytest.mark.parametrize("pair", ["ab", "ac", "bc", "bd"])
 @pytest.mark.parametrize("second", [300, 200])
 def test_two_of_four_replicas_are_named(pair: str, second: float) -> None:
-    """Side by side, or with a healthy one on either side that begins with the quicker of the two. Two opposite ones
-    that are late by the same look like four late ones."""
-    alike = second == 300 and pair in ("ac", "bd")
-    assert named(ring({pair[0]: 300, pair[1]: second})) == ([] if alike else list(pair))
+    """Side by side; of two opposite ones the later one, for whoever is between them begins with it. If they are late by
+    the same, they look like four late ones."""
+    opposite = pair in ("ac", "bd")
+    names = ([] if second == 300 else [pair[0]]) if opposite else list(pair)
+    assert named(ring({pair[0]: 300, pair[1]: second})) == names
 
 
 @pytest.mark.parametrize(("others", "names"), [(0, ["b"]), (260, ["b"]), (280, []), (290, [])])

@@ -362,13 +362,6 @@ def test_its_own_past_is_what_it_took_in_most_other_steps(
     assert named(pipeline(slow=range(6, 12), usual=usual)) == names
 
 
-@pytest.mark.parametrize(("passes", "kind"), [(1.7, "stalls"), (1.9, "stalls"), (2.1, "slow_compute")])
-def test_without_replicas_what_costs_a_step_one_pass_is_late_once(passes: float, kind: str) -> None:
-    """Computing that takes longer does so backward as well: three passes are its loss at least."""
-    rows = found(pipeline(slow=range(6, 12), passes=passes))
-    assert rows.select("kind", "subject").rows() == [(kind, "b")]
-
-
 @pytest.mark.parametrize(("passes", "names"), [(0, []), (0.6, []), (0.7, [("addr", "b")])])
 def test_who_is_slower_than_before_while_steps_are_as_short_costs_nothing(
     passes: float, names: list[tuple[str, str]]
@@ -376,15 +369,6 @@ def test_who_is_slower_than_before_while_steps_are_as_short_costs_nothing(
     """Its quick passes are too short to be measured, so that nothing else shows whether steps are longer for it."""
     evidence = pipeline(slow=range(6, 12), passes=passes)
     assert named(evidence, least_work_ms=110) == names
-
-
-def test_what_is_late_once_a_step_is_told_by_what_it_costs_the_window() -> None:
-    """In all of its steps, or in four of six."""
-    every, some = (
-        found(pipeline(slow=range(since, 12), passes=1.9), least_lasting_s=3)["severity"].item() for since in (6, 8)
-    )
-    loss = every / (1 + every) * 4 * 1114 / (2 * 1000 + 4 * 1114)
-    assert some == pytest.approx(loss / (1 - loss))
 
 
 def pipeline(slow: Sequence[int], passes: float = 3, usual: Sequence[float] = (100,)) -> Evidence:

@@ -265,17 +265,6 @@ def test_a_link_that_is_slow_one_way_is_congested() -> None:
     assert "the opposite direction is not slower" in rows["explanation"][0]
 
 
-@pytest.mark.parametrize(("since", "kind"), [(8, "congestion"), (6, "congestion"), (5, "degraded_link")])
-def test_a_link_that_is_slow_when_another_job_sends_is_congested(since: int, kind: str) -> None:
-    """It may send in a quarter of our healthy steps, but not in three of eight: then we would be slow there, too."""
-    factors = (2.0,) * (HEALTHY + SLOW)
-    other = job([Hop("y", "z", ("leaf-0", "s1", "leaf-9"), factors=factors)], name="k")
-    begun = other.flows.filter(pl.col("flow_start_ns") >= WINDOW.start_ns + since * 10**9)
-    rows = found(together(hashed(), dataclasses.replace(other, flows=begun)))
-    assert rows.select("kind", "subject_type", "subject").rows() == [(kind, "link", "leaf-0 - s1")]
-    assert ("but only while k sends over the same link" in rows["explanation"][0]) == (kind == "congestion")
-
-
 @pytest.mark.parametrize(("quick", "names"), [(1, [("degraded_link", "leaf-0 - s1")]), (2, [])])
 def test_most_of_what_crosses_a_device_is_slow(quick: int, names: Named) -> None:
     """Eight hops of ten are four fifths, of twelve two thirds."""
@@ -447,14 +436,3 @@ def test_several_slow_groups_are_one_finding_about_the_network() -> None:
     rows = found(late(ill, 8))
     assert rows.select("kind", "subject_type", "subject").rows() == [("slow_network", "job", "j")]
     assert named(late(job(ring("abc", 8), lost=700), 8)) == [("slow_network", "j")]
-
-
-@pytest.mark.parametrize(("elsewhere", "names"), [(1, [("degraded_switch", "l0")]), (8, [("slow_network", "j")])])
-def test_where_what_avoids_a_switch_has_become_slower_too_it_is_the_network(elsewhere: float, names: Named) -> None:
-    """Two rings through two leaves; what stays within the second one may be slower at best than before."""
-    paths = ("l0", "l0 s l1", "l1", "l1 s l0")
-    rings = [
-        [dataclasses.replace(hop, factor=elsewhere) if hop.path == ("l1",) else hop for hop in ring(nics, 8, *paths)]
-        for nics in ("abcd", "efgh")
-    ]
-    assert named(late(job(*rings, lost=700), 8)) == names

@@ -68,15 +68,6 @@ def test_of_those_that_follow_each_other_there_are_few(at: Sequence[int], told: 
     assert job_stalls._is_occasional(pl.DataFrame({"step_index": at})) == told
 
 
-@pytest.mark.parametrize(
-    ("at", "told"),
-    [((0, 1, 4, 5, 8, 9, 12, 13), False), ((0, 1, 4, 6, 8, 9, 12, 13), True), ((0, 2, 4, 6, 8, 10, 12), False)],
-    ids=["two of four", "not always", "each second"],
-)
-def test_what_comes_in_a_pattern_is_how_steps_were_cut(at: Sequence[int], told: bool) -> None:
-    assert job_stalls._is_occasional(pl.DataFrame({"step_index": at})) == told
-
-
 @pytest.mark.parametrize(("members", "rows"), [("a", []), ("abcd", JOB)], ids=["one", "most"])
 def test_a_step_is_as_long_as_for_most_members(members: str, rows: list[tuple[str, str, str]]) -> None:
     """Of some of six members the longer steps begin half a second sooner, as where they are cut elsewhere."""
@@ -106,39 +97,6 @@ def test_longer_steps_that_hold_more_work_do_not_stand_still(more: float, rows: 
 def test_where_samples_differ_in_length_a_stall_stands_far_out(differ: float, rows: list[tuple[str, str, str]]) -> None:
     """By ten deviations of 400 ms: of 5 %, two thirds of the steps off by it, they are 300 ms; of 9 %, 530."""
     assert named(standing({2: 500, 5: 500, 6: 500}, differ=differ)) == rows
-
-
-@pytest.mark.parametrize(
-    ("first", "others", "told"),
-    [(1.3, 1.3, False), (1.3, 1.21, False), (1.3, 1.19, True), (1.19, 1.3, True), (1.9, 1.0, True)],
-    ids=["longer throughout", "nearly so", "the first by far more", "the others by far more", "the first alone"],
-)
-def test_a_longer_sample_is_longer_throughout(first: float, others: float, told: bool) -> None:
-    """Of two parts of 1 and 2 s, one grows by two thirds of what the other does, or by less."""
-    grows = [step in (2, 5, 6) for step in range(STEPS)]
-    longest, rest = ([base * (by if grown else 1.0) for grown in grows] for base, by in ((1e9, first), (2e9, others)))
-    silent = [one + other for one, other in zip(longest, rest, strict=True)]
-    begins = [sum(silent[:step], 0.0) for step in range(STEPS)]
-    steps = pl.DataFrame(
-        {
-            "step_index": range(STEPS),
-            "start_ns": begins,
-            "end_ns": [begin + length for begin, length in zip(begins, silent, strict=True)],
-            "current": True,
-            "silent_ns": silent,
-            "longest_ns": longest,
-            "length_ns": silent,
-        }
-    )
-    assert (job_stalls._mark_stalled_steps(steps, DEFAULT) is not None) == told
-
-
-@pytest.mark.parametrize(("others", "stretched"), [(0.11, True), (0.09, False)])
-def test_what_only_follows_the_longest_silence_is_no_part_to_compare(others: float, stretched: bool) -> None:
-    """A tenth of it may be the optimizer's."""
-    steps = pl.DataFrame({"longest_ns": [1.0, 1.0, 1.0, 1.3]})
-    steps = steps.with_columns(silent_ns=(1 + others) * pl.col("longest_ns"))
-    assert steps.select(job_stalls._is_stretched()).to_series().to_list()[-1] == stretched
 
 
 @pytest.mark.parametrize(("by", "rows"), [(210, JOB), (180, [])])

@@ -236,6 +236,17 @@ def test_who_writes_to_storage_meanwhile_saves_a_checkpoint(written: int, length
     assert (row["kind"], row["subject_type"]) == (kind, "job")
 
 
+@pytest.mark.parametrize(("more", "kind"), [(1.1, "checkpoint_stall"), (0.9, "cross_step")])
+def test_who_writes_as_much_in_each_step_does_not_save_a_checkpoint(more: float, kind: str) -> None:
+    """A megabyte beyond the usual is no log."""
+    job = evidence([*WELL, 14_000, *WELL[:5]], current=6)
+    begins = job.history["start_ns"].to_list()
+    slow = begins[len(WELL)]
+    stored = [("j", begin + 1000 * MS, round((5 + more * (begin == slow)) * MB)) for begin in begins]
+    (row,) = told(dataclasses.replace(job, storage=pl.DataFrame(stored, schema=STORAGE_SCHEMA, orient="row")))
+    assert row["kind"] == kind
+
+
 def saving(lengths: Sequence[float], at: Sequence[int], current: int) -> Evidence:
     """Return a job that writes a checkpoint one second after some of its steps began."""
     job = evidence(lengths, current=current)
