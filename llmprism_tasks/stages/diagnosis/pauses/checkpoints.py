@@ -12,6 +12,8 @@ they take more of its time than any choice explains.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import polars as pl
 
@@ -53,13 +55,29 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """
     hung = {silence.gap.job_id for silence in evidence.silences}
     rows = []
-    steps = _mark_longer_steps(evidence.history, settings)
-    several = pl.col("longer").sum().over("job_id") >= LEAST_STALLS
-    for (job_id,), theirs in steps.filter(several).group_by("job_id", maintain_order=True):
-        row = None if job_id in hung else _stall_row(str(job_id), theirs, evidence, settings)
+    for job_id, theirs in _jobs_with_longer_steps(evidence, settings):
+        row = None if job_id in hung else _stall_row(job_id, theirs, evidence, settings)
         if row is not None:
             rows.append(row)
     return pl.DataFrame(rows, schema=FINDING_SCHEMA)
+
+
+def saving_jobs(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return `job_id`: the jobs that write to storage while they pause between steps, whatever that costs them."""
+    saving = []
+    for job_id, steps in _jobs_with_longer_steps(evidence, settings):
+        pauses = _with_pauses(job_id, steps, evidence).filter("longer", "pauses")
+        if not pauses.is_empty() and _pauses_with_writes(job_id, pauses, steps, evidence) is not None:
+            saving.append(job_id)
+    return pl.DataFrame({"job_id": saving}, schema={"job_id": pl.String})
+
+
+def _jobs_with_longer_steps(evidence: Evidence, settings: DiagnosisSettings) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Yield the jobs of which enough steps exceed their noise, with all of their steps."""
+    steps = _mark_longer_steps(evidence.history, settings)
+    several = pl.col("longer").sum().over("job_id") >= LEAST_STALLS
+    for (job_id,), theirs in steps.filter(several).group_by("job_id", maintain_order=True):
+        yield str(job_id), theirs
 
 
 def _stall_row(

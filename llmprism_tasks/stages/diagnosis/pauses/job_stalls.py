@@ -38,7 +38,8 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     which members send more hold more work: they are no stalls.
     """
     known = [evidence.once(one, settings).select("job_id") for one in (checkpoints.find, slow_nics, stalls.find)]
-    # A job also sends nothing while a link is down.
+    # A job that saves by habit waits for storage. It also sends nothing while a link is down.
+    known.append(checkpoints.saving_jobs(evidence, settings))
     known.append(evidence.once(devices.find, settings).filter(pl.col("kind") == "link_flap").select("job_id"))
     steps = (
         evidence.work.filter(pl.col("last_stage").is_null())

@@ -178,6 +178,11 @@ def test_what_else_a_job_pauses_for_makes_its_checkpoints_no_more_frequent(saved
     assert len(found(job(pause=1500, saved=saved, count=70, long=(47, 57, 67)))) == told
 
 
+@pytest.mark.parametrize(("written", "saving"), [(900_000, []), (1_100_000, ["j"])])
+def test_who_saves_by_habit_is_known_to_save(written: int, saving: list[str]) -> None:
+    assert checkpoints.saving_jobs(job(saved=(3, 9, 24, 31), written=written), DEFAULT)["job_id"].to_list() == saving
+
+
 def test_a_log_file_is_no_checkpoint() -> None:
     assert found(job(3000, (33, 39, 54, 61), written=900_000, count=70)) == []
     assert len(found(job(3000, (33, 39, 54, 61), written=1_100_000, count=70))) == 1

@@ -10,7 +10,7 @@ import pytest
 from job_evidence import DEFAULT, lengthened, shuffled, without_rows, working
 from polars.testing import assert_frame_equal
 
-from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, STORAGE_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses import job_stalls
 
@@ -97,6 +97,18 @@ def test_longer_steps_that_hold_more_work_do_not_stand_still(more: float, rows: 
 def test_where_samples_differ_in_length_a_stall_stands_far_out(differ: float, rows: list[tuple[str, str, str]]) -> None:
     """By ten deviations of 400 ms: of 5 %, two thirds of the steps off by it, they are 300 ms; of 9 %, 530."""
     assert named(standing({2: 500, 5: 500, 6: 500}, differ=differ)) == rows
+
+
+@pytest.mark.parametrize(("written", "rows"), [(0.9, JOB), (1.1, [])])
+def test_who_writes_to_storage_meanwhile_waits_for_it(written: float, rows: list[tuple[str, str, str]]) -> None:
+    """A megabyte and more, in each of three pauses."""
+    at = (2, 5, 6)
+    evidence = standing(dict.fromkeys(at, 500.0))
+    spans = evidence.steps.filter(pl.col("addr") == "a").sort("step_index").select("start_ns", "end_ns")
+    history = evidence.history.with_columns(*spans)
+    stored = [("j", spans["start_ns"][step] + 10_000_000, round(written * 1e6)) for step in at]
+    stores = pl.DataFrame(stored, schema=STORAGE_SCHEMA, orient="row")
+    assert named(dataclasses.replace(evidence, history=history, storage=stores)) == rows
 
 
 @pytest.mark.parametrize(("by", "rows"), [(210, JOB), (180, [])])
