@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics import graphs
-from llmprism_tasks.stages.traffic.opposite import opposite
 
 ENDS = ["src_addr", "dst_addr"]
 AGREEING_NICS = 0.8
@@ -84,43 +83,6 @@ def ending(pairs: pl.DataFrame) -> pl.DataFrame:
     """
     place = pl.col("kind").replace_strict(ENDING_RANK, default=None, return_dtype=pl.Int8)
     return pairs.filter(place == place.min().over("job_id")).select(ENDS)
-
-
-def chains(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Find the pairs that synchronise, as it seems, and are a pipeline's: `job_id`, `src_addr`, `dst_addr`, `chain`.
-
-    Where a job's gradients go unseen (one replica, or replicas inside hosts), its micro-batches look like steps. But
-    gradients go round, and pipelines go up and down a line: three NICs or more, none with more than two neighbours,
-    every pair answered by its reverse. Only pairs of one size count, for trees of gradient buckets have ends, too.
-
-    Parameters
-    ----------
-    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, `distinct_sizes`; some of a pipeline's pairs may be `other`
-    """
-    one_size = pairs.filter(pl.col("distinct_sizes") == 1)
-    back = opposite(one_size, key=("job_id",)).with_columns(answered=True)
-    synchronises = pl.col("kind") == "dp"
-    links = (
-        pairs.join(back, on=["job_id", *ENDS], how="left")
-        .with_columns(alike=(pl.col("distinct_sizes") == 1) & pl.col("answered").fill_null(value=False))
-        .filter(synchronises | ((pl.col("kind") == "other") & pl.col("alike")))
-    )
-    chained = pl.lit(value=True).alias("chain")
-    if links.filter("alike").is_empty():
-        return links.select("job_id", *ENDS, chained).clear()
-    labelled = links.join(
-        components(links.select("job_id", *ENDS)), left_on=["job_id", "src_addr"], right_on=["job_id", "addr"]
-    )
-    group = ["job_id", "component"]
-    nics = pl.col("src_addr").n_unique().over(group)
-    line = (
-        (nics > 2)
-        & pl.col("alike").all().over(group)
-        & synchronises.any().over(group)
-        & (pl.len().over(group) == 2 * (nics - 1))
-        & (pl.len().over(*group, "src_addr").max().over(group) == 2)
-    )
-    return labelled.filter(line).select("job_id", *ENDS, chained)
 
 
 def components(links: pl.DataFrame) -> pl.DataFrame:

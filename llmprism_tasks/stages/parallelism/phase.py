@@ -127,7 +127,7 @@ def pair_kinds(
     flows = in_these(division.in_steps, told, every)
     pairs = with_back(every.join(nic_pairs.pairs_of(flows, []), on="pair", how="semi", maintain_order="left"))
     steps = stream_steps(flows, pairs, periods, settings)
-    judged = _with_beginnings(classifier.votes(steps, settings), steps, pairs, settings)
+    judged = classifier.votes(steps, settings)
     judged = _with_turns(judged, flows, pairs, division.job_steps, periods, settings)
     judged = _with_relayed(judged, flows, pairs, job_members, periods, settings)
     # Where a pair sends all the time, or much of it is lost, its gaps may not tell the period that it keeps. Gradients
@@ -138,15 +138,6 @@ def pair_kinds(
         job_members,
         settings,
     )
-
-
-def _with_beginnings(
-    judged: pl.DataFrame, steps: pl.DataFrame, pairs: pl.DataFrame, settings: Settings
-) -> pl.DataFrame:
-    """Add to votes when pairs begin, in jobs of which some fill the step: `begins`."""
-    jobs = pairs.join(judged.filter(pl.col("filling") >= MAJORITY), on="pair", how="semi")
-    asked = pairs.join(jobs, on="job_id", how="semi")
-    return judged.join(classifier.beginnings(steps, asked, settings), on="pair", how="left")
 
 
 def _with_turns(
@@ -212,11 +203,6 @@ def _settle_kinds(judged: pl.DataFrame, job_members: pl.DataFrame, settings: Set
         .when(pl.col("periodic"))
         .then(pl.lit("dp"))
         .otherwise(pl.lit("other"))
-    )
-    lasting = judged.filter(pl.col("presence") >= settings.parallelism.least_presence)
-    judged = judged.join(pair_graph.chains(lasting), on=JOB_PAIR, how="left").with_columns(
-        kind=pl.when("chain").then(pl.lit("pp")).otherwise("kind"),
-        pipeline=pl.when("chain").then(1.0).otherwise("pipeline"),
     )
     told = step_filling.settle_filling_pairs(judged, settings.rhythm.same_size, settings.rhythm.byte_tolerance)
     told = pair_graph.gradients_apart(told, settings.parallelism.ring_share)

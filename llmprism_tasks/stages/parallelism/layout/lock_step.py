@@ -1,9 +1,9 @@
 """Lock-step: which GPUs of a host are tensor-parallel peers, which no traffic between them shows.
 
 Tensor-parallel peers meet in every layer, so what they send leaves together, step after step. Replicas meet once a
-step: until then each takes its own time, and what they send leaves at moments that vary against each other as they do
-against those of other hosts. What varies by less than that, or by more, tells neither. An exchange of tokens is a
-meeting of all who take part, in every layer of experts: there, peers are those who are closer than it makes them.
+step: until then each takes its own time, and what they send leaves at moments that vary against each other. An exchange
+of tokens is a meeting of all who take part, in every layer of experts: there, peers are those who are closer than it
+makes them.
 """
 
 from __future__ import annotations
@@ -19,20 +19,16 @@ LOCK_STEP_MS = 2.0
 and jitter of a hundredth adds up to more over the passes of most steps."""
 
 LIKE_OTHER_HOSTS = 2.0
-"""Factor by which moments of one host's replicas may vary more or less than those of two hosts: a deviation over ten
-steps is off by a third. Peers that meet in every layer still differ by a layer's jitter, a third of what replicas do.
-"""
-
-PAIR_QUANTILE = 0.25
-"""Quantile of the pairs of two hosts: those that wait for each other vary less than replicas that are free to go."""
+"""Factor by which the moments of two hosts that exchange tokens may vary more than those of one host, and be no further
+apart: a deviation over ten steps is off by a third. Peers that meet in every layer still differ by a layer's jitter, a
+third of what replicas do."""
 
 LEAST_STEPS = 4
 """Steps below which a deviation is chance."""
 
 
 def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
-    """Return `job_id`, `peers`: how many GPUs of a host send in lock-step. Jobs whose hosts disagree are absent, and so
-    are those whose GPUs are neither in lock-step nor as far apart as those of other hosts.
+    """Return `job_id`, `peers`: how many GPUs of a host send in lock-step. Jobs whose hosts disagree are absent.
 
     There are at least as many as tensor-parallel peers: where nothing varies, replicas seem to be in step as well.
     `peers` is NULL where an exchange of tokens keeps GPUs of two hosts as close in step as those of one.
@@ -65,7 +61,6 @@ def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) ->
         .agg(nics=pl.len())
         .with_columns(of=pl.col("nics").sum().over("job_id"))
         .filter(pl.col("nics") >= AGREEING_NICS * pl.col("of"))
-        .join(_undecided_jobs(within, moments), on="job_id", how="anti")
         .select("job_id", "peers")
     )
     met = _peers_by_exchanges(within, moments, pairs)
@@ -104,31 +99,4 @@ def _peers_by_exchanges(within: pl.DataFrame, moments: pl.DataFrame, pairs: pl.D
         .join(exchanging.group_by("job_id").agg(exchanging_ns=pl.col("varies_ns").median()), on="job_id")
         .filter(pl.col("exchanging_ns") <= LIKE_OTHER_HOSTS * pl.col("varies_ns"))
         .select("job_id", peers=pl.when(pl.col("varies_ns") > LOCK_STEP_MS * 1e6).then(pl.lit(1, pl.Int64)))
-    )
-
-
-def _undecided_jobs(within: pl.DataFrame, moments: pl.DataFrame) -> pl.DataFrame:
-    """Return `job_id` of the jobs whose GPUs are apart in a host, but not as those of a host and the next one are."""
-    apart = within.filter(pl.col("varies_ns") > LOCK_STEP_MS * 1e6)
-    nics = moments.select("job_id", "host", "addr").unique().sort("job_id", "host", "addr")
-    at_host = nics.select("job_id", "host").unique(maintain_order=True)
-    following = at_host.with_columns(
-        following=pl.coalesce(pl.col("host").shift(-1).over("job_id"), pl.col("host").first().over("job_id"))
-    ).filter(pl.col("host") != pl.col("following"))
-    compared = moments.join(apart.select("job_id").unique(), on="job_id", how="semi").join(
-        following, on=["job_id", "host"]
-    )
-    between = _moment_deviations(compared, moments.rename({"host": "following"}), "following")
-    usual = between.group_by("job_id").agg(
-        usual=pl.col("varies_ns").median(), least=pl.col("varies_ns").quantile(PAIR_QUANTILE, "lower")
-    )
-    return (
-        apart.group_by("job_id")
-        .agg(pl.col("varies_ns").median())
-        .join(usual, on="job_id")
-        .filter(
-            (pl.col("varies_ns") < pl.col("usual") / LIKE_OTHER_HOSTS)
-            | (pl.col("varies_ns") > LIKE_OTHER_HOSTS * pl.col("least"))
-        )
-        .select("job_id")
     )

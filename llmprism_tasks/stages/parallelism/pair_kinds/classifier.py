@@ -36,7 +36,7 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     (a stream begins and ends with the one that comes back), `expert`
     (goes on through the step in sizes that never repeat), `filling` (goes on through the step in sizes that do);
     `distinct_sizes` (most frequent count), `bytes_per_step`, `common_size` (bytes, of the size that carries most; NULL
-    where none recurs), of those that go on through the step `filling_size`, of the others `burst_size`; `presence`
+    where none recurs), of those in one burst `burst_size`; `presence`
     (ratio of the job's steps); `alike` (whether it moves about as many bytes in each step); `steady` (whether it, or
     one of its sizes, comes alike in about all of several steps); `reduces` (whether one of its sizes does so in one
     burst, and carries much)
@@ -52,8 +52,7 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     deviations = robust.sigmas(bytes_, offsets, typical)
     varies = deviations >= settings.parallelism.expert_variation * typical
     expert, filling = (ragged.sums(by_step[kind].to_numpy(), offsets) / counts for kind in ("expert", "filling"))
-    common, burst, filled = (by_step[name].to_numpy() for name in ("size", "burst_size", "filling_size"))
-    mostly = ragged.sums(~np.isnan(filled), offsets) >= MAJORITY * counts
+    common, burst = (by_step[name].to_numpy() for name in ("size", "burst_size"))
     sent = steps.select(*STREAM, "stream_bytes", "spread", "share", "job_steps")
     in_parts, at_once = (
         pl.col("size_class") != periodicity.WHOLE_PAIR,
@@ -69,7 +68,6 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
             bytes_per_step=typical,
             common_size=_series_with_nulls(robust.medians(common, offsets)),
             burst_size=_series_with_nulls(robust.medians(burst, offsets)),
-            filling_size=_series_with_nulls(np.where(mostly, robust.medians(filled, offsets), np.nan)),
             presence=counts / by_step["job_steps"].to_numpy()[offsets[:-1]],
         )
         .join(piped.group_by("pair").agg(pl.col("pipeline").max()), on="pair", how="left")
@@ -86,8 +84,7 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
 
 def _votes_by_step(steps: pl.DataFrame, piped: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """Judge each pair in each of its steps: `pair`, `expert`, `filling`, `distinct`, `step_bytes`, `job_steps`, and of
-    the size that carries most `size`, of those in a burst `burst_size`, of those that fill the step `filling_size`
-    (NaN where there is none)."""
+    the size that carries most `size`, of those in a burst `burst_size` (NaN where there is none)."""
     whole = steps.head(int((steps["size_class"] == periodicity.WHOLE_PAIR).sum()))
     starts = ragged.bounds(*(steps[key].to_numpy() for key in STREAM))
     told = steps.select(STREAM)[starts[:-1]].join(piped, on=STREAM, how="left", maintain_order="left")["pipeline"]
@@ -106,7 +103,6 @@ def _votes_by_step(steps: pl.DataFrame, piped: pl.DataFrame, settings: Settings)
         filling=ranked_shares.sums(np.where(goes_on, share, 0.0), *ranks) >= MAJORITY,
         size=ranked_shares.of_largest(size, *ranks),
         burst_size=ranked_shares.of_largest(np.where(in_burst, size, np.nan), *ranks),
-        filling_size=ranked_shares.of_largest(np.where(goes_on, size, np.nan), *ranks),
     )
 
 
@@ -127,32 +123,6 @@ def _steady_pairs(steps: pl.DataFrame, least_share: float, settings: Settings) -
     often = (counts >= settings.recognition.regular_bursts) & (counts >= of_all)
     carries = robust.medians(steps["share"].to_numpy(), offsets) >= least_share
     return steps["pair"].gather(offsets[:-1][alike & often & carries]).unique()
-
-
-def beginnings(steps: pl.DataFrame, pairs: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """Say how long each pair waits in a step after its sender has begun to send what goes on throughout.
-
-    Parameters
-    ----------
-    steps : as `stream_steps` returns
-    pairs : `pair`, `job_id`, `src_addr`
-
-    Returns
-    -------
-    `pair`, `begins` (ratio of a step, typically; NULL where the sender sends nothing from a step's beginning to its
-    end)
-    """
-    throughout = pl.col("spread").median().over("pair") >= settings.parallelism.sharded_spread
-    began = pl.col("first_ns").filter("throughout").min().over("job_id", "src_addr", "step")
-    since = pl.col("first_ns") - began
-    return (
-        steps.filter(pl.col("size_class") == periodicity.WHOLE_PAIR)
-        .join(pairs.select("pair", "job_id", "src_addr"), on="pair")
-        .with_columns(throughout=throughout)
-        .with_columns(since=since / pl.col("period_ns"))
-        .group_by("pair")
-        .agg(begins=pl.col("since").median())
-    )
 
 
 def relayed(

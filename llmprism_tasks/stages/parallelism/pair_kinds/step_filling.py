@@ -2,47 +2,23 @@
 
 from __future__ import annotations
 
-import math
-
 import polars as pl
 
-from llmprism_tasks.numerics.graphs import RING_PEERS
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.pair_graph import AGREEING_NICS, ENDS
-
-NEARLY_AS_FULL = 0.25
-"""Ratio of its steps that a pair fills for it to be like those that fill most of them: where the collector merges
-records, some pairs of one ring fall short."""
-
-HALF_OF_RING = 0.5
-"""Ratio of a ring's pairs that send a tensor if all its ranks reduce it: those of one direction, where gathers go round
-the other way."""
-
-MOST_PAIRS = 0.9
-"""Ratio of a job's pairs that must be alike where a ring's closing hop, one in eight or more, would differ."""
-
-FORWARD_SHARE = 0.2
-"""Ratio of a step that passes before what is sent in the backward pass alone begins: the forward pass takes a quarter
-of it at least, where the backward pass repeats it. Experts and blocks of context are called from its first layers on.
-"""
 
 
 def settle_filling_pairs(pairs: pl.DataFrame, same_size: float, same_bytes: float) -> pl.DataFrame:
     """Say what `filling` pairs are, whose traffic of recurring sizes goes on through the step.
 
     Where no other pair of the job synchronises gradients in one burst, or those that do reduce tensors of the same
-    shape (in the same precision or the double), they are the parameters of fully sharded data parallelism (`dp`); so
-    are they where about all of them end in the burst that the others have: buckets that are reduced during the backward
-    pass of a single micro-batch fill most of a step. Gradients, too, are what begins with the backward pass, while the
-    sender gathers parameters throughout (the sums of sharded gradients over copies of the model). Else they are rings
-    of context parallelism (`cp`), or, where a NIC has more such peers than a ring, or gradients are reduced among some
-    of a group's replicas apart, experts with balanced loads (`ep`).
+    shape (in the same precision or the double), they are the parameters of fully sharded data parallelism (`dp`). Else
+    they are rings of context parallelism (`cp`), or, where gradients are reduced among some of a group's replicas
+    apart, experts with balanced loads (`ep`).
 
     Parameters
     ----------
-    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, `common_size`, `burst_size`, `filling_size`, `bytes_per_step`
-        (bytes), `filling` (ratio of steps), `begins` (ratio of a step that passes before, since the sender has begun to
-        send what goes on throughout; NULL if nothing does)
+    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, and in bytes `common_size`, `burst_size`, `bytes_per_step`
     same_size : ratio by which sizes of one tensor may differ
     same_bytes : ratio by which the bytes that one ring's hops carry in a step may differ
     """
@@ -50,14 +26,11 @@ def settle_filling_pairs(pairs: pl.DataFrame, same_size: float, same_bytes: floa
     filled = pairs.filter(fills)
     if filled.is_empty():
         return pairs
-    experts = pl.concat(
-        [_jobs_with_many_peers(pairs, filled, same_size), _jobs_reducing_experts_apart(pairs, filled, same_size)]
-    )
+    experts = _jobs_reducing_experts_apart(pairs, filled, same_size)
     sharded = _sharded_jobs(pairs, filled, same_size)
     bursts = _jobs_with_other_bursts(pairs, filled, same_size, same_bytes)
-    late = (pl.col("begins") >= FORWARD_SHARE).fill_null(value=False)
     kind = (
-        pl.when(~pl.col("job_id").is_in(bursts.implode()) | pl.col("job_id").is_in(sharded.implode()) | late)
+        pl.when(~pl.col("job_id").is_in(bursts.implode()) | pl.col("job_id").is_in(sharded.implode()))
         .then(pl.lit("dp"))
         .when(pl.col("job_id").is_in(experts.implode()))
         .then(pl.lit("ep"))
@@ -90,27 +63,6 @@ def _jobs_with_other_bursts(
         )
         .filter(~same_ring.fill_null(value=False))["job_id"]
         .unique()
-    )
-
-
-def _jobs_with_many_peers(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -> pl.Series:
-    """Return the jobs most of whose NICs exchange one size throughout the step with more peers than a ring has.
-
-    Pairs that carry gradients as well count among them.
-    """
-    size = filled.select("job_id", exchanged="common_size").unique()
-    exchanging = (
-        pairs.join(size, on="job_id")
-        .filter(_is_alike("filling_size", "exchanged", same_size))
-        .select("job_id", *ENDS)
-        .unique()
-        .group_by("job_id", "src_addr")
-        .len("peers")
-    )
-    return (
-        exchanging.group_by("job_id")
-        .agg(crowded=(pl.col("peers") > RING_PEERS).mean())
-        .filter(pl.col("crowded") >= AGREEING_NICS)["job_id"]
     )
 
 
@@ -155,31 +107,9 @@ def _sharded_jobs(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -
     About all of them: where the collector merges records, some blocks of context together have a bucket's size by
     chance.
     """
-    synchronised = pairs.filter(pl.col("kind") == "dp")
-    nearly = synchronised.filter(pl.col("filling") >= NEARLY_AS_FULL)
-    whole = _keep_ring_wide_bursts(synchronised, same_size)
-    tensors = pl.concat(
-        [whole.select("job_id", reduced="burst_size"), nearly.select("job_id", reduced="common_size")]
-    ).unique()
+    tensors = pairs.filter(pl.col("kind") == "dp").select("job_id", reduced="burst_size").unique()
     shape = _is_alike("reduced", "common_size", same_size) | _is_alike("reduced", 2 * pl.col("common_size"), same_size)
-    same_shape = _share_of_same_tensors(filled, tensors, shape).filter(pl.col("same") >= AGREEING_NICS)
-    bursts = nearly.select("job_id", reduced="burst_size").unique()
-    same_burst = _share_of_same_tensors(filled, bursts, _is_alike("reduced", "burst_size", same_size)).filter(
-        pl.col("same") >= MOST_PAIRS
-    )
-    return pl.concat([same_shape["job_id"], same_burst["job_id"]]).unique()
-
-
-def _keep_ring_wide_bursts(synchronised: pl.DataFrame, same_size: float) -> pl.DataFrame:
-    """Keep the pairs whose `burst_size` half of those have that reduce with them: all ranks reduce the same tensors.
-
-    What one pair alone has is a piece that the collector split off, of any size.
-    """
-    rings = pair_graph.components(synchronised.select("job_id", *ENDS)).rename({"addr": ENDS[0]})
-    ring = ["job_id", "component"]
-    slot = (pl.col("burst_size").log() / math.log1p(same_size)).floor()
-    placed = synchronised.join(rings, on=["job_id", ENDS[0]]).with_columns(slot=slot)
-    return placed.filter(pl.len().over(*ring, "slot") >= HALF_OF_RING * pl.len().over(ring))
+    return _share_of_same_tensors(filled, tensors, shape).filter(pl.col("same") >= AGREEING_NICS)["job_id"]
 
 
 def _share_of_same_tensors(filled: pl.DataFrame, tensors: pl.DataFrame, same: pl.Expr) -> pl.DataFrame:

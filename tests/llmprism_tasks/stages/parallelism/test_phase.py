@@ -162,18 +162,6 @@ def test_how_much_of_the_step_they_fill_can_be_set() -> None:
     assert kind(micro_batches("ac"), pipeline_spread=0.6) == "dp"
 
 
-@pytest.mark.parametrize(("times", "expected"), [(2, "dp"), (STEPS, "pp")])
-def test_what_came_once_joins_no_pairs_to_a_pipeline(times: int, expected: str) -> None:
-    """Gradients of one size between two replicas of two stages; a few messages between the stages would make a line."""
-    reduced = [
-        row
-        for link in ("ab", "ba", "cd", "dc")
-        for row in messages(*link, every(PERIOD, count=STEPS, start=700), 40 * MB)
-    ]
-    links = [row for link in ("bc", "cb") for row in messages(*link, every(PERIOD, count=times, start=710), 5 * MB)]
-    assert kind(links, micro_batches("ac"), micro_batches("bd"), pair="ab", gradients=reduced) == expected
-
-
 @pytest.mark.parametrize("share", [0.05, 0.3])
 def test_a_pipeline_may_carry_a_second_size_beside_the_one_it_repeats(share: float) -> None:
     """A tied embedding of two stages, once a step, with this share of the bytes: each size is judged by itself."""

@@ -69,11 +69,6 @@ def test_every_gpu_may_be_a_replica() -> None:
     assert peers(20, width=1) == 1
 
 
-@pytest.mark.parametrize(("hosts_ms", "found"), [(10, 1), (90, "absent")])
-def test_gpus_that_are_nearer_to_each_other_than_to_other_hosts_are_neither(hosts_ms: float, found: int | str) -> None:
-    assert peers(20, width=1, steps=40, hosts_ms=hosts_ms) == found
-
-
 @pytest.mark.parametrize(("steps", "found"), [(3, "absent"), (4, 4)])
 def test_a_few_steps_say_nothing(steps: int, found: int | str) -> None:
     assert peers(0, steps=steps) == found

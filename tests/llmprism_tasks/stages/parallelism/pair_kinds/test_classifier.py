@@ -243,18 +243,6 @@ def test_what_comes_alike_in_about_all_steps_is_steady(count: int, found: bool) 
     assert not vote(ring("ab", BEGINS[:3]), messages("a", "c", BEGINS[:3], MB))["steady"]
 
 
-@pytest.mark.parametrize(("lasts", "begins"), [(710, 0.3), (690, None)])
-def test_pairs_wait_after_what_their_sender_sends_throughout_the_step(lasts: int, begins: float | None) -> None:
-    """In most steps; once in a while it begins at once. What another NIC sends meanwhile says nothing."""
-    throughout = messages("a", "b", [begin + 100 + at for begin in BEGINS for at in (0, lasts)], MB)
-    late = messages("a", "c", [begin + 400 * (step % 4 > 0) for step, begin in enumerate(BEGINS)], MB)
-    other = messages("d", "a", [begin + 450 for begin in BEGINS], MB)
-    steps, pairs = described(numbered(throughout, late, other))
-    found = classifier.beginnings(steps, pairs, settings()).join(pairs, on="pair")
-    waits = {src + dst: since for src, dst, since in found.select(*periodicity.PAIR, "begins").iter_rows()}
-    assert waits == {"ab": None if begins is None else 0, "ac": pytest.approx(begins), "da": None}
-
-
 def test_what_comes_by_chance_is_not_steady_however_often() -> None:
     draw = random.Random(5)
     at = sorted(draw.uniform(0, PERIOD * STEPS) for _ in range(4 * STEPS))
