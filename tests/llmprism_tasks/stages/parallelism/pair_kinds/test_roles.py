@@ -86,6 +86,15 @@ def test_an_exchange_is_one_though_some_of_its_pairs_seem_to_be_answered(misread
     assert (set(exchanged.values()) == {"ep"}) == (told == "ep")
 
 
+@pytest.mark.parametrize(("answered", "told"), [(True, {"ep"}), (False, {"other"})])
+def test_who_exchanges_tokens_is_answered_as_stages_are(told: set[str], *, answered: bool) -> None:
+    """None of the pairs seems to be an exchange's. All are within one group of gradients, where no pipeline is."""
+    ring = both_ways(*around("abcdef"))
+    links = [link for link in all_with_all("abcdef") if link not in ring and (answered or link[0] < link[1])]
+    seen = kinds(seeming(ring, "dp", 40), seeming(links, "pp", 4, sure=0.6))
+    assert {seen[link] for link in links} == told
+
+
 @pytest.mark.parametrize(("links", "told"), [(LINKS, "pp"), (LINKS[::2], "other")])
 def test_what_links_the_rings_of_gradients_both_ways_is_a_pipeline(links: list[str], told: str) -> None:
     """Context is shared within a gradient group: there are two, so this is no ring of context."""
