@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.parallelism.layout import degrees, job_profile, lock_step
 from llmprism_tasks.stages.parallelism.layout.dp_groups import NIC, Rings, rings
@@ -19,6 +20,8 @@ UNKNOWN_LAYOUT = 0.5
 HIDDEN_CONTEXT = 0.85
 """What is left of it where context parallelism may stay inside hosts: its traffic is that of as many replicas. Of drawn
 jobs of which this is not seen, one in ten has it."""
+
+DEGREES = ("tp", "pp", "dp", "cp", "ep")
 
 RINGS_OR_ONE_RING = 0.5
 """What is left of it where only gradients cross the network and hosts have several NICs: a ring for each place in the
@@ -59,7 +62,19 @@ def job_layouts(
     known = known.drop(columns, strict=False)
     for frame in told:
         known = known.join(frame, on="job_id", how="left")
+    known = if_most_is_explained(known)
     return known.with_columns(confidence=confidence(known.columns)), members
+
+
+def if_most_is_explained(jobs: pl.DataFrame) -> pl.DataFrame:
+    """Keep the degrees of jobs most of whose bytes have a place in their layout; where they have not, it is another.
+
+    Parameters
+    ----------
+    jobs : the degrees, and `explained_bytes` (NULL in a window in which nothing is sent)
+    """
+    read = (pl.col("explained_bytes") >= MAJORITY).fill_null(value=True)
+    return jobs.with_columns(pl.when(read).then(degree) for degree in DEGREES)
 
 
 def _layout_from_steps(

@@ -10,6 +10,7 @@ from llmprism_tasks.stages.parallelism.layout.job_layout import (
     RINGS_OR_ONE_RING,
     UNKNOWN_LAYOUT,
     confidence,
+    if_most_is_explained,
 )
 from llmprism_tasks.stages.parallelism.layout.job_profile import brevity
 
@@ -65,3 +66,10 @@ def test_a_record_of_half_a_step_says_little_of_when(lasts: int, left: float) ->
     )
     pairs, periods = pl.DataFrame({"pair": [7], "job_id": ["j"]}), pl.DataFrame({"job_id": ["j"], "period_ns": [100.0]})
     assert brevity(flows, pairs, periods).rows() == [("j", pytest.approx(left))]
+
+
+@pytest.mark.parametrize(("explained", "found"), [(0.5, 2), (0.49, None), (None, 2)])
+def test_a_layout_in_which_most_bytes_have_no_place_is_not_told(explained: float | None, found: int | None) -> None:
+    row = dict.fromkeys(("tp", "pp", "dp", "cp", "ep"), 2) | {"explained_bytes": explained}
+    jobs = if_most_is_explained(pl.DataFrame([row], schema_overrides={"explained_bytes": pl.Float64}))
+    assert set(jobs.drop("explained_bytes").row(0)) == {found}
