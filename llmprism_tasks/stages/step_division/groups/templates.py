@@ -170,10 +170,12 @@ def _find_steps(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -
     fitted = [one for one in tried if one is not None and has_same_pairs(one, traffic)]
     likely = [one for one in fitted if one.is_likely()]
     best = _choose_clear_template(likely, traffic, silences, settings)
+    clocked = None
     if best is None or not best.told:
         clocked = _steps_by_byte_clock(np.zeros_like(traffic.pair), traffic, silences, total, settings)
         if clocked is not None and clocked.is_likely() and has_same_pairs(clocked, traffic):
             best = _choose_clear_template([*likely, clocked], traffic, silences, settings)
+    by_clock = clocked is not None and best is clocked
     if best is not None:
         parts = [
             one.clarity
@@ -182,11 +184,8 @@ def _find_steps(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -
         ]
         best = best._replace(clarity_of_parts=float(np.nanmax([-np.inf, *parts])))
         if not best.told and best.explained >= EXPLAINED_BYTES:
-            best = (
-                _steps_of_micro_batches(best, traffic, silences, settings)
-                or _steps_by_passes(best, traffic, silences, settings)
-                or best
-            )
+            made_of = None if by_clock else _steps_of_micro_batches(best, traffic, silences, settings)
+            best = made_of or _steps_by_passes(best, traffic, silences, settings) or best
     if not by_bytes or (best is not None and best.told):
         return best
     found = _steps_by_byte_clock(traffic.pair, traffic, silences, total, settings)

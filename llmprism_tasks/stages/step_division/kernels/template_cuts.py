@@ -18,7 +18,7 @@ as long is not worth a segment, but decides between two cuts that both make one.
 
 UNLIKE_COST = 0.5
 """What a segment costs that is unlike the template, in segments that are: two cuts in the wrong place are not worth
-it."""
+it. The last segment costs nothing, for the data end in it."""
 
 LONGEST_SEGMENT = 1.6
 """Times the template's bytes that a segment may carry: less than two of them, so that none is passed over."""
@@ -54,7 +54,8 @@ def _best_cuts(moved: Floats, silences: Floats, tolerance: float, most: float) -
             for s in range(streams):
                 unlike += min(abs(moved[j, s] - moved[i, s] - 1.0) / tolerance, 1.0)
             unlike /= streams
-            value = best[i] + (1.0 - unlike if unlike <= most else -UNLIKE_COST)
+            cost = 0.0 if j == places - 1 else UNLIKE_COST
+            value = best[i] + (1.0 - unlike if unlike <= most else -cost)
             if value > best[j]:
                 best[j], back[j] = value, i
             i -= 1

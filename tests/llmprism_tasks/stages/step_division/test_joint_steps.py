@@ -772,8 +772,15 @@ def test_bursts_of_which_few_carry_most_bytes_are_no_steps(times: int, count: in
     assert steps(flows(rows))["step"].n_unique() == count
 
 
-@pytest.mark.parametrize(("period", "several"), [(1490, []), (1500, ["g"]), (13_000, ["g"])])
-def test_what_a_clear_template_has_several_of_are_layers(period: float, several: list[str]) -> None:
-    clear = pl.DataFrame({"pair": [0, 1], "group": ["g", "g"], "group_period_ns": [period, period]})
+@pytest.mark.parametrize(
+    ("period", "passes", "several"),
+    [
+        (1490, False, []), (1500, False, ["g"]), (13_000, False, ["g"]),
+        (660, False, []), (660, True, ["g"]), (670, True, []),
+    ],
+)  # fmt: skip
+def test_what_a_clear_template_has_several_of_are_layers(period: float, passes: bool, several: list[str]) -> None:
+    """And what single pairs take for a step is several where the template has a forward and a backward pass."""
+    clear = pl.DataFrame({"pair": [0, 1], "group": "g", "group_period_ns": [period, period], "ended": passes})
     found = joint_steps.several_steps(clear, pl.DataFrame({"group": ["g", "h"], "period_ns": [1000.0, 1.0]}))
     assert found["group"].to_list() == several

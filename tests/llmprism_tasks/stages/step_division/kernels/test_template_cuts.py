@@ -30,3 +30,9 @@ def test_a_silence_makes_no_segment_that_is_unlike() -> None:
 def test_what_no_template_explains_is_passed_over() -> None:
     """A segment of five times the bytes has no place to cut; the steps before and after it are found."""
     assert cuts([[0.0], [1.0], [2.0], [7.0], [8.0]], [0.0] * 5) == [0, 1, 2, 3, 4]
+
+
+def test_what_the_data_end_in_is_cut_off_at_its_silence() -> None:
+    """A few messages after the last step, or the begin of one more; after another step they are part of it."""
+    assert cuts([[0.0], [1.0], [2.0], [2.05]], [0.0, 0.0, 0.1, 0.0]) == [0, 1, 2, 3]
+    assert cuts([[0.0], [1.0], [1.05], [2.0]], [0.0, 0.1, 0.0, 0.0]) == [0, 1, 3]
