@@ -29,6 +29,7 @@ from llmprism_tasks.stages.step_division.groups.template_levels import (
 from llmprism_tasks.stages.step_division.groups.templates import FOREVER, repeated, repeated_at
 from llmprism_tasks.stages.step_division.periodicity import answered
 from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.opposite import log_ratio, opposite
 
 SAMPLED_PAIRS = 32
 """Pairs of a group that are looked at, as far as `LEAST_SENDERS` senders have no more: they all tell of the same
@@ -104,9 +105,21 @@ def steps_together(
     the steps of groups of which most bytes and most NICs take part in them, told or not
     """
     times, offsets, groups = _flow_arrays_and_groups(flows, pairs, parts)
-    return _keep_explained_groups(
-        [_find_group_steps(times, offsets, group, settings, by_bytes=by_bytes) for group in groups], pairs, settings
-    )
+    linked = set(_groups_with_links(pairs, settings)["group"])
+    found = [
+        _find_group_steps(
+            times, offsets, group, settings, by_bytes=by_bytes, by_passes=group.pairs["group"][0] not in linked
+        )
+        for group in groups
+    ]
+    return _keep_explained_groups(found, pairs, settings)
+
+
+def _groups_with_links(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the groups of which main pairs have as many bytes come back, as those of pipelines do: `group`."""
+    main = pairs.filter(pl.col("bytes") >= balance.MAIN_LINK_BYTES * pl.col("bytes").max().over("group"))
+    both = main.join(opposite(main, "bytes", key=("group",)), on=["group", *nic_pairs.PAIR])
+    return both.filter(log_ratio("bytes", "back_bytes") <= settings.answer_bytes).select("group").unique()
 
 
 def recut_at_step_ends(
@@ -256,14 +269,14 @@ def _sample_group(times: Times, offsets: Integers, group: _Group) -> _Sample | N
 
 
 def _find_group_steps(
-    times: Times, offsets: Integers, group: _Group, settings: RhythmSettings, *, by_bytes: bool
+    times: Times, offsets: Integers, group: _Group, settings: RhythmSettings, *, by_bytes: bool, by_passes: bool
 ) -> Found | None:
     """Return the steps of one group."""
     sample = _sample_group(times, offsets, group)
     if sample is None:
         return None
     moved_until = partial(_bytes_per_segment, times, offsets, group.place)
-    steps = repeated(sample.traffic, settings, by_bytes=by_bytes)
+    steps = repeated(sample.traffic, settings, by_bytes=by_bytes, by_passes=by_passes)
     cut = None if steps is None else _steps_by_template(steps, moved_until(steps.until_ns), group.back, settings)
     if steps is not None and cut is not None:
         found = _steps_with_participants(cut, group, sample, told=steps.told, ended=steps.ended)

@@ -36,10 +36,6 @@ class Silences(NamedTuple):
         chosen = np.sort(np.argsort(-self.length, kind="stable")[:count])
         return Silences(self.at[chosen], self.length[chosen])
 
-    def once_each(self, steps: float) -> float:
-        """Return the length of silences of which each of some steps has one that is as long."""
-        return float(np.sort(self.length)[-min(max(round(steps), 1), self.length.size)])
-
 
 class Traffic(NamedTuple):
     """Records of several senders in order of their starts.

@@ -67,21 +67,26 @@ FOREVER = np.iinfo(np.int64).max
 """Up to when the last segment goes."""
 
 
-def repeated(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> Steps | None:
+def repeated(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool, by_passes: bool) -> Steps | None:
     """Return the steps of a group: what the smallest template between whose segments the silences stand out makes of
     it; where none does, what the template makes of it that comes again by the byte clock, or the clearest one if it
     explains all. None without any of these.
 
     Foreign traffic fills the silences. So pairs that have no part in the likeliest steps are left out once, and so are
     records that last longer than these; and the others are asked again.
+
+    Parameters
+    ----------
+    by_bytes : whether the byte clock may tell the steps where silences do not
+    by_passes : whether a forward and a backward pass may; those of pipelines are no two lengths of silence
     """
-    best = _find_steps(traffic, settings, by_bytes=by_bytes)
+    best = _find_steps(traffic, settings, by_bytes=by_bytes, by_passes=by_passes)
     if best is None:
         return None
     segment = np.searchsorted(best.until_ns, traffic.starts)
     steady = takes_part(bytes_of_pairs(traffic, best.until_ns)[best.whole])
     kept = steady[traffic.pair] & (best.whole[segment] | (traffic.ends - traffic.starts <= best.period_ns))
-    again = best if kept.all() else _find_steps(traffic.of(kept), settings, by_bytes=by_bytes)
+    again = best if kept.all() else _find_steps(traffic.of(kept), settings, by_bytes=by_bytes, by_passes=by_passes)
     return again if again is not None and (again.told or again.ended or again.is_clear()) else None
 
 
@@ -156,7 +161,7 @@ def _cut_near_places(
     return ended if ended.whole.sum() >= FEW_BURSTS else None
 
 
-def _find_steps(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> Steps | None:
+def _find_steps(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool, by_passes: bool) -> Steps | None:
     """Return what the smallest template between whose segments the silences stand out makes of a group; where none
     does, what comes again by the byte clock; and where this tells no steps either, the clearest template."""
     silences = traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
@@ -171,10 +176,12 @@ def _find_steps(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -
     likely = [one for one in fitted if one.is_likely()]
     best = _choose_clear_template(likely, traffic, silences, settings)
     clocked = None
-    if best is None or not best.told:
-        clocked = _steps_by_byte_clock(np.zeros_like(traffic.pair), traffic, silences, total, settings)
-        if clocked is not None and clocked.is_likely() and has_same_pairs(clocked, traffic):
-            best = _choose_clear_template([*likely, clocked], traffic, silences, settings)
+    if by_passes:
+        best = _steps_with_passes(likely, best, traffic, silences, settings)
+        if best is None or not best.told:
+            clocked = _steps_by_byte_clock(np.zeros_like(traffic.pair), traffic, silences, total, settings)
+            if clocked is not None and clocked.is_likely() and has_same_pairs(clocked, traffic):
+                best = _steps_with_passes([*likely, clocked], best, traffic, silences, settings)
     by_clock = clocked is not None and best is clocked
     if best is not None:
         parts = [
@@ -185,7 +192,8 @@ def _find_steps(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -
         best = best._replace(clarity_of_parts=float(np.nanmax([-np.inf, *parts])))
         if not best.told and best.explained >= EXPLAINED_BYTES:
             made_of = None if by_clock else _steps_of_micro_batches(best, traffic, silences, settings)
-            best = made_of or _steps_by_passes(best, traffic, silences, settings) or best
+            shown = _steps_by_passes(best, traffic, silences, settings) if by_passes else None
+            best = made_of or shown or best
     if not by_bytes or (best is not None and best.told):
         return best
     found = _steps_by_byte_clock(traffic.pair, traffic, silences, total, settings)
@@ -277,8 +285,7 @@ def _end_of_backward(
 def _choose_clear_template(
     tried: list[Steps], traffic: Traffic, silences: Silences, settings: RhythmSettings
 ) -> Steps | None:
-    """Return what the smallest template with passes makes of a group, or the smallest clear one that is no part of a
-    larger one; None without any.
+    """Return what the smallest clear template makes of a group that is no part of a larger one; None without any.
 
     If none is clear, it is the smallest one such that the silences between several of it are no longer.
 
@@ -288,9 +295,6 @@ def _choose_clear_template(
     """
 
     tried = sorted(tried, key=lambda one: one.template.sum())
-    with_passes = _steps_with_passes(tried, traffic, silences, settings)
-    if with_passes is not None:
-        return with_passes
     single = max((one.explained for one in tried if np.isnan(one.clarity)), default=0.0)
     more = single * (1 + SAME_TEMPLATE)
     known = [
@@ -310,20 +314,25 @@ def _choose_clear_template(
 
 
 def _steps_with_passes(
-    tried: list[Steps], traffic: Traffic, silences: Silences, settings: RhythmSettings
+    tried: list[Steps], best: Steps | None, traffic: Traffic, silences: Silences, settings: RhythmSettings
 ) -> Steps | None:
-    """Return what the smallest template makes of a group that explains all and shows a forward and a backward pass;
-    None without any.
+    """Return what the smallest template makes of a group that explains all and shows a forward and a backward pass; the
+    best one found so far where there is none, or this is smaller and clear.
 
     What is smaller is layers. What is larger is told by its silences, unless these are longer than it takes for a
     forward and a backward pass: then they are pauses after several steps, such as evaluations. The optimizer, which
     comes after the micro-batches of a step, takes less.
     """
     explaining = [one for one in tried if one.explained >= EXPLAINED_BYTES]
-    shown = (one for one in explaining if _has_visible_passes(one, traffic, silences, settings))
-    smallest = next(shown, None)
+    explaining = sorted(explaining, key=lambda one: one.template.sum())
+    if best is not None and best.told:
+        most = best.template.sum()
+        asked = [one for one in explaining if one.template.sum() < most]
+    else:
+        asked = explaining
+    smallest = next((one for one in asked if _has_visible_passes(one, traffic, silences, settings)), None)
     if smallest is None:
-        return None
+        return best
     for one in explaining:
         if one.clarity >= CLEAR_SIGMAS and one.template.sum() >= smallest.template.sum():
             begins = np.searchsorted(traffic.starts, one.ends_ns[:-1], side="right")
@@ -367,8 +376,7 @@ def _fit_template(
             return None
         longest = silences.longest(_silence_count(per_step, total, template))
         # Else cuts at long silences would be worth more than the segments unlike the template that they make cost.
-        worth = longest.length - longest.once_each(total.sum() / template.sum())
-        cuts, segments = _cut_at_silences(traffic, longest, worth, template, settings)
+        cuts, segments = _cut_at_silences(traffic, longest, longest.length, template, settings)
         whole = _is_like_template(segments, template, settings)[:, template > 0].mean(axis=1) >= NEARLY_ALL
         if whole.sum() < FEW_BURSTS:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
+from llmprism_tasks.stages.step_division.groups.pooled_traffic import Traffic
 from llmprism_tasks.stages.step_division.groups.template_levels import (
     CLEAR_SIGMAS,
     CLOCKED_CLEAR_SIGMAS,
@@ -114,8 +114,3 @@ def test_passes_that_move_equal_bytes_to_others_are_no_steps() -> None:
     assert not has_same_pairs(passes, traffic)
     assert has_same_pairs(both, traffic)
     assert not has_same_pairs(both._replace(like=np.zeros((count // 2, 1), np.bool_)), traffic)
-
-
-@pytest.mark.parametrize(("steps_of", "length"), [(2.0, 4.0), (3.0, 3.0), (0.2, 5.0), (9.0, 1.0)])
-def test_each_step_has_a_silence_that_is_as_long(steps_of: float, length: float) -> None:
-    assert Silences(np.arange(5), np.array([1.0, 5.0, 2.0, 4.0, 3.0])).once_each(steps_of) == length
