@@ -69,7 +69,7 @@ def kept_named(name: str) -> Result | None:
 
 
 def kept_unseen(prefix: str) -> dict[str, Result]:
-    """Return what was measured last of runs of published seeds, by what follows the prefix: `900`, `901, coarse`.
+    """Return what was measured last of runs of published seeds, by what follows the prefix: `1000`, `1001, coarse`.
 
     The name of a run is the prefix and its seed. What was made of other seeds, or has a name instead, is left out.
     """
