@@ -137,14 +137,14 @@ def test_the_command_says_what_is_wrong_and_what_was_not_measured(capsys: pytest
 
 def test_only_captures_that_nothing_was_built_with_are_on_the_page(tmp_path: Path) -> None:
     first = FIRST_PUBLISHED_SEED
-    for name in (f"{first - 1}", f"{first}", f"{first}, coarse", "1000", "limited_nic"):
+    for name in (f"{first - 1}", f"{first}", f"{first}, coarse", f"{first + 1}", "limited_nic"):
         judged = result(exact=3) | {"floor": {"median": 0.001, "p95": 0.02}, "version": "old"}
         keep_named(f"capture-{name}", judged)
     out = tmp_path / "accuracy.md"
     page.write_page(out, None)
     rows = out.read_text().partition("## Real training")[2].partition("## Families")[0].splitlines()
     captures = [row.split(" |")[0].removeprefix("| ") for row in rows if "joint" in row]
-    assert captures == [f"{first}", f"{first}, coarse", "1000", "all", "all, coarse"]
+    assert captures == [f"{first}", f"{first}, coarse", f"{first + 1}", "all", "all, coarse"]
     assert f"| {first} | 0.100 % | 2.0 % |" in rows
 
 
