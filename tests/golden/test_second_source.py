@@ -20,7 +20,14 @@ ONE_UNDER_WAY = 1
 
 @pytest.mark.parametrize(
     ("case", "seed"),
-    [("uneven_ddp", 0), ("uneven_ddp", 1), ("sharded", 10), ("uneven_replicas", 0), ("long_pipeline", 1)],
+    [
+        ("uneven_ddp", 0),
+        ("uneven_ddp", 1),
+        ("sharded", 10),
+        ("uneven_replicas", 0),
+        ("uneven_replicas", 3),
+        ("long_pipeline", 1),
+    ],
 )
 def test_jobs_are_read_rightly(case: str, seed: int, tmp_path: Path) -> None:
     write(CASES[case](np.random.default_rng([seed, len(case)])), tmp_path, seed)

@@ -89,14 +89,14 @@ def _nats_above_chance(lengths: Floats, ours: Flags, others: Flags, jitter: floa
 
 def _micro_batch_numbers(traffic: Traffic, until: Integers, alike: Flags) -> Integers:
     """Return the number of each micro-batch by the bytes that it moves: two that were not cut apart count as two."""
-    sent = np.append(0, np.cumsum(traffic.sizes)).astype(np.float64)
+    sent = traffic.sent
     moved = np.diff(sent[np.append(0, np.searchsorted(traffic.starts, until))])
     return np.cumsum(np.round(moved / np.median(moved[alike]))).astype(np.int64)
 
 
 def _longest_silences(traffic: Traffic, silences: Silences, until: Integers) -> Floats:
     """Return the longest silence about each place of each micro-batch, 0 for none, shape (segments, places)."""
-    sent = np.append(0, np.cumsum(traffic.sizes)).astype(np.float64)
+    sent = traffic.sent
     begins = np.append(0, np.searchsorted(traffic.starts, until))
     within = np.searchsorted(begins, silences.at, side="right") - 1
     within = np.minimum(within, until.size - 1)

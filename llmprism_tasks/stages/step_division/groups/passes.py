@@ -57,7 +57,7 @@ def end_of_backward(
     same_bytes : ratio by which the bytes of steps that are alike may differ
     jitter : variance of the logarithm of silences that are of one length
     """
-    sent = np.append(0, np.cumsum(traffic.sizes)).astype(np.float64)
+    sent = traffic.sent
     first = np.searchsorted(traffic.starts, ends, side="right")
     step = np.diff(sent[first])
     alike = np.flatnonzero(np.abs(step - np.median(step)) <= same_bytes * np.median(step))

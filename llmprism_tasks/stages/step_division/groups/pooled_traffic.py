@@ -60,6 +60,12 @@ class Traffic(NamedTuple):
         ends = self.ends[kept]
         return Traffic(stream, pair, self.starts[kept], np.maximum.accumulate(ends), ends, self.sizes[kept])
 
+    @property
+    def sent(self) -> Floats:
+        """Return what all of them together sent before each record, and in all, shape (records + 1,)."""
+        before: Floats = np.append(0, np.cumsum(self.sizes)).astype(np.float64)
+        return before
+
     def silences(self, shortest_ns: float) -> Silences:
         """Return when none of the streams sends for longer than that."""
         silence = np.append(0, self.starts[1:] - self.latest[:-1])

@@ -124,7 +124,7 @@ def is_several(larger: Steps, smaller: Steps, traffic: Traffic) -> bool:
 
 def is_scatter_and_gather(step: Steps, part: Steps) -> bool:
     """Say whether a template is the two halves of a step, which a sharded optimizer keeps apart: the silences after
-    every other half are clearer than those after each. Nothing else comes after just two steps."""
+    every other half are clearer than those after each. Pauses after every other step look the same, and are rare."""
     twice = abs(np.log(step.template.sum() / part.template.sum() / SCATTER_AND_GATHER)) <= SAME_TEMPLATE
     return bool(twice and step.clarity > part.clarity)
 

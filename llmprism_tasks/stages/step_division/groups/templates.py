@@ -7,8 +7,10 @@ at silences of different lengths, and each is made better by the segments that i
 micro-batches) and several steps together come again as well: the template of the steps is the smallest one between
 whose segments the silences stand out from those inside. Where none does, the pairs are asked one by one; what these
 tell are layers or micro-batches where a template explains all bytes by several of them. Where they do not answer
-either, the byte clock says how many bytes a step is (`byte_clock.py`), or such a template does. Where
-bytes come back later than in the segment that they were sent in, segments are parts of steps, and the steps of a
+either, the byte clock says how many bytes a step is (`byte_clock.py`), or such a template does. Where parameters are
+gathered layer by layer no silence need stand out: there the smallest template that shows a forward and a backward pass
+is the step, or a micro-batch of it (`passes.py`), and longer silences are pauses between several steps. Where bytes
+come back later than in the segment that they were sent in, segments are parts of steps, and the steps of a
 pipeline are what lies between the silences at which nothing is under way (`balance.py`).
 """
 
@@ -114,11 +116,7 @@ def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings, *, b
     longest = silences.longest(_silence_count(CLOCKED_SILENCES_PER_STEP, total, found.template))
     sender = np.zeros(int(traffic.pair.max()) + 1, np.int64)
     sender[traffic.pair] = traffic.stream
-    passed = None
-    if by_passes:
-        passed = passes.end_of_backward(
-            traffic, silences, ends, same_bytes=settings.byte_tolerance, jitter=LEAST_VARIANCE
-        )
+    passed = _end_of_backward(ends, traffic, silences, settings) if by_passes else None
     if passed is not None:
         return _cut_near_places(passed.places, traffic, longest, found, settings) if passed.moved else None
     records = traffic.pair, traffic.starts, traffic.sizes
@@ -144,14 +142,15 @@ def _cut_near_places(
     """Return the steps of a group, cut at silences near a place of each of the steps that were found; None where hardly
     any is like others then.
 
-    A cut that is a burst off is worth an e-fold of a silence less.
+    How long silences are does not count: a cut that is a burst off is worth as much less as an e-fold of a silence is
+    elsewhere.
 
     Parameters
     ----------
     places : bytes that the group had sent until then
     """
     at, total = silences.at, traffic.moved(silences.at[:0])[-1]
-    sent = np.append(0, np.cumsum(traffic.sizes)).astype(np.float64)
+    sent = traffic.sent
     step = found.template.sum()
     # A step before each, too, for some have more between them: an evaluation.
     off = np.abs(sent[at][:, np.newaxis] - np.concatenate([places, places - step])).min(axis=1) / step
@@ -162,8 +161,8 @@ def _cut_near_places(
 
 
 def _find_steps(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool, by_passes: bool) -> Steps | None:
-    """Return what the smallest template between whose segments the silences stand out makes of a group; where none
-    does, what comes again by the byte clock; and where this tells no steps either, the clearest template."""
+    """Return what the smallest template that has passes, or clear silences between its segments, makes of a group; where
+    none does, what comes again by the byte clock; and where this tells no steps either, the best template."""
     silences = traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
     if silences.at.size < FEW_BURSTS:
         return None
@@ -238,7 +237,7 @@ def _steps_of_micro_batches(
         return None
     begins = np.append(traffic.starts[0] - 1, micro.ends_ns[:-1])[told.first]
     template = micro._replace(template=told.batches * micro.template)
-    sent = np.append(0, np.cumsum(traffic.sizes)).astype(np.float64)[np.searchsorted(traffic.starts, begins, "right")]
+    sent = traffic.sent[np.searchsorted(traffic.starts, begins, "right")]
     places = sent + told.place * micro.template.sum()
     ended = _cut_near_places(places, traffic, silences, template, settings)
     passed = _has_visible_passes(micro, traffic, silences, settings)
@@ -247,7 +246,7 @@ def _steps_of_micro_batches(
 
 def _steps_by_passes(found: Steps, traffic: Traffic, silences: Silences, settings: RhythmSettings) -> Steps | None:
     """Return the steps of a group, cut where the backward pass ends; None where silences show no passes."""
-    backward = _end_of_backward(found, traffic, silences, settings)
+    backward = _end_of_backward(found.ends_ns[found.whole], traffic, silences, settings)
     if backward is None:
         return None
     total = traffic.moved(silences.at[:0])[-1]
@@ -272,14 +271,14 @@ def _template_from_step_bytes(step: float, moved: Floats) -> Floats:
 
 def _has_visible_passes(steps: Steps, traffic: Traffic, silences: Silences, settings: RhythmSettings) -> bool:
     """Say whether silences show a forward and a backward pass in steps, or in what was taken for them."""
-    return _end_of_backward(steps, traffic, silences, settings) is not None
+    return _end_of_backward(steps.ends_ns[steps.whole], traffic, silences, settings) is not None
 
 
 def _end_of_backward(
-    steps: Steps, traffic: Traffic, silences: Silences, settings: RhythmSettings
+    ends: Integers, traffic: Traffic, silences: Silences, settings: RhythmSettings
 ) -> passes.Backward | None:
     known = {"same_bytes": settings.byte_tolerance, "jitter": LEAST_VARIANCE}
-    return passes.end_of_backward(traffic, silences, steps.ends_ns[steps.whole], **known)
+    return passes.end_of_backward(traffic, silences, ends, **known)
 
 
 def _choose_clear_template(
@@ -324,12 +323,9 @@ def _steps_with_passes(
     comes after the micro-batches of a step, takes less.
     """
     explaining = [one for one in tried if one.explained >= EXPLAINED_BYTES]
-    explaining = sorted(explaining, key=lambda one: one.template.sum())
-    if best is not None and best.told:
-        most = best.template.sum()
-        asked = [one for one in explaining if one.template.sum() < most]
-    else:
-        asked = explaining
+    explaining.sort(key=lambda one: one.template.sum())
+    most = best.template.sum() if best is not None and best.told else np.inf
+    asked = (one for one in explaining if one.template.sum() < most)
     smallest = next((one for one in asked if _has_visible_passes(one, traffic, silences, settings)), None)
     if smallest is None:
         return best
