@@ -161,8 +161,8 @@ def _cut_near_places(
 
 
 def _find_steps(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool, by_passes: bool) -> Steps | None:
-    """Return what the smallest template that has passes, or clear silences between its segments, makes of a group; where
-    none does, what comes again by the byte clock; and where this tells no steps either, the best template."""
+    """Return what the smallest template with passes, or with clear silences between its segments, makes of a group;
+    where there is none, what comes again by the byte clock; where this tells no steps either, the best template."""
     silences = traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
     if silences.at.size < FEW_BURSTS:
         return None
