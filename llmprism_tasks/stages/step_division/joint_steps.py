@@ -32,7 +32,7 @@ from llmprism_tasks.stages.step_division.groups.group_steps import (
     steps_together,
 )
 from llmprism_tasks.stages.step_division.groups.single_burst import first_bursts
-from llmprism_tasks.stages.step_division.groups.template_levels import EXPLAINED_BYTES
+from llmprism_tasks.stages.step_division.groups.templates.levels import EXPLAINED_BYTES
 from llmprism_tasks.stages.step_division.kernels.burst_totals import Totals
 from llmprism_tasks.stages.step_division.periodicity import (
     AT_LAGS,

@@ -1,6 +1,6 @@
 """The steps of groups whose pairs show them together: who is looked at, and which pairs take part in the steps.
 
-What the steps are `templates.py` says; `balance.py` says whether they are parts of a pipeline's.
+What the steps are `templates/` says; `balance.py` says whether they are parts of a pipeline's.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups import balance
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Times, Traffic, pausing, pooled
-from llmprism_tasks.stages.step_division.groups.template_levels import (
+from llmprism_tasks.stages.step_division.groups.templates.fit import FOREVER
+from llmprism_tasks.stages.step_division.groups.templates.levels import (
     NEARLY_ALL,
     PRESENT,
     SAME_TEMPLATE,
     Steps,
     takes_part,
 )
-from llmprism_tasks.stages.step_division.groups.templates import FOREVER, repeated, repeated_at
+from llmprism_tasks.stages.step_division.groups.templates.selection import repeated, repeated_at
 from llmprism_tasks.stages.step_division.periodicity import answered
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.opposite import log_ratio, opposite

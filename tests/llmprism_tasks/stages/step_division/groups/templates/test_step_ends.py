@@ -10,8 +10,8 @@ import pytest
 from handmade import MB, MS, WINDOW, Row, flows, messages, ring
 
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages.step_division.groups import step_ends
 from llmprism_tasks.stages.step_division.groups.group_steps import recut_at_step_ends
+from llmprism_tasks.stages.step_division.groups.templates import step_ends
 from llmprism_tasks.stages.step_division.periodicity import WHOLE_PAIR, stream_rhythms
 from llmprism_tasks.stages.traffic import nic_pairs
 

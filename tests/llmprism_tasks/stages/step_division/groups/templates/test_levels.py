@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Traffic
-from llmprism_tasks.stages.step_division.groups.template_levels import (
+from llmprism_tasks.stages.step_division.groups.templates.levels import (
     CLEAR_SIGMAS,
     CLOCKED_CLEAR_SIGMAS,
     EXPLAINED_BYTES,

@@ -7,8 +7,8 @@ import pytest
 from handmade import MB, MS
 
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages.step_division.groups import accumulation, templates
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Traffic
+from llmprism_tasks.stages.step_division.groups.templates import accumulation, fit, levels, selection
 
 DEFAULT = RhythmSettings()
 SEND, FORWARD, BACKWARD, LOSS = 10.0, 25.0, 60.0, 90.0
@@ -43,7 +43,7 @@ def traffic(batches: int, steps: int, optimizer: float = OPTIMIZER, between: flo
             at += units * SEND
     begins, lasts = (np.round(np.array(times) * MS).astype(np.int64) for times in (starts, ends))
     stream = np.tile(np.arange(SENDERS), begins.size // SENDERS)
-    until = np.append(np.round(np.array(cuts) * MS).astype(np.int64), templates.FOREVER)
+    until = np.append(np.round(np.array(cuts) * MS).astype(np.int64), fit.FOREVER)
     return Traffic(stream, stream, begins, np.maximum.accumulate(lasts), lasts, np.array(sizes)), until
 
 
@@ -51,7 +51,7 @@ def told(sent: Traffic, until: np.ndarray, alike: np.ndarray | None = None) -> a
     silences = sent.silences(DEFAULT.shortest_quiet_ms * MS)
     all_alike = np.ones(until.size, np.bool_) if alike is None else alike
     all_alike[[0, -1]] = False  # the data begin and end within them
-    known = {"clear": templates.CLEAR_SIGMAS, "jitter": templates.LEAST_VARIANCE}
+    known = {"clear": levels.CLEAR_SIGMAS, "jitter": levels.LEAST_VARIANCE}
     return accumulation.accumulated(sent, silences, until, all_alike, **known)
 
 
@@ -95,7 +95,7 @@ def test_a_silence_at_no_fixed_distance_tells_nothing() -> None:
         np.concatenate([sent.sizes for sent, _ in parts]),
     )
     until = np.concatenate([cuts[:-1] + shift for (_, cuts), shift in zip(parts, at, strict=True)])
-    assert told(joined, np.append(until, templates.FOREVER)) is None
+    assert told(joined, np.append(until, fit.FOREVER)) is None
 
 
 @pytest.mark.parametrize("lost", [0, 5])
@@ -125,7 +125,7 @@ def test_steps_are_no_more_micro_batches_than_most() -> None:
 
 def test_the_steps_end_with_the_last_gradients() -> None:
     sent, _ = traffic(4, 8)
-    steps = templates.repeated(sent, DEFAULT, by_bytes=False, by_passes=True)
+    steps = selection.repeated(sent, DEFAULT, by_bytes=False, by_passes=True)
     assert steps is not None
     assert steps.told
     assert steps.ended

@@ -7,9 +7,9 @@ import pytest
 from handmade import MB, MS
 
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages.step_division.groups import passes, templates
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Traffic
-from llmprism_tasks.stages.step_division.groups.template_levels import LEAST_VARIANCE
+from llmprism_tasks.stages.step_division.groups.templates import passes, selection
+from llmprism_tasks.stages.step_division.groups.templates.levels import LEAST_VARIANCE
 
 DEFAULT = RhythmSettings()
 STEPS = 20
@@ -123,14 +123,14 @@ def test_layers_that_are_all_alike_are_no_steps() -> None:
     """Each burst is a whole layer, and explains all as well as the step does."""
     bursts = [(80.0, 2), *[(20.0, 2)] * 9, *[(40.0, 2)] * 19]
     sent, _ = traffic(bursts)
-    found = templates.repeated(sent, DEFAULT, by_bytes=False, by_passes=True)
+    found = selection.repeated(sent, DEFAULT, by_bytes=False, by_passes=True)
     assert found is not None
     assert found.template.sum() == pytest.approx(2 * 29 * 2 * UNIT)
 
 
 def test_bursts_that_are_as_far_apart_as_each_other_may_be_steps() -> None:
     sent, _ = traffic([(40.0, 2)] * 29)
-    assert templates.repeated(sent, DEFAULT, by_bytes=False, by_passes=True) is None
+    assert selection.repeated(sent, DEFAULT, by_bytes=False, by_passes=True) is None
 
 
 @pytest.mark.parametrize(("long", "known"), [(6, False), (12, True)])

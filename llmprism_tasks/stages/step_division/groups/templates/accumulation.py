@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
-from llmprism_tasks.stages.step_division.groups.passes import PLACES_PER_STEP
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
+from llmprism_tasks.stages.step_division.groups.templates.passes import PLACES_PER_STEP
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 
 LIKELIER_NATS = 4.6

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from llmprism_tasks.numerics.robust import Integers
-from llmprism_tasks.stages.step_division.groups import byte_clock
+from llmprism_tasks.stages.step_division.groups.templates import byte_clock
 
 MS = 1_000_000
 MB = 1_000_000

@@ -1,0 +1,271 @@
+"""The steps of a group: the template that comes again on all of its streams at once, whatever time it takes.
+
+In every training step each NIC sends the same bytes, even where its peers' shares differ, as those of experts do. Here
+all pairs of a group are cut together, at moments when none of them sends: a template says how many bytes each NIC sends
+in a step, and the best cuts make most segments like it (`kernels/template_cuts.py`). Templates are proposed by cutting
+at silences of different lengths, and each is made better by the segments that it finds. Parts of a step (buckets,
+micro-batches) and several steps together come again as well: the template of the steps is the smallest one between
+whose segments the silences stand out from those inside. Where none does, the pairs are asked one by one; what these
+tell are layers or micro-batches where a template explains all bytes by several of them. Where they do not answer
+either, the byte clock says how many bytes a step is (`byte_clock.py`), or such a template does. Where parameters are
+gathered layer by layer no silence need stand out: there the smallest template that shows a forward and a backward pass
+is the step, or a micro-batch of it (`passes.py`), and longer silences are pauses between several steps. Where bytes
+come back later than in the segment that they were sent in, segments are parts of steps, and the steps of a
+pipeline are what lies between the silences at which nothing is under way (`balance.py`).
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+
+from llmprism_tasks.numerics.robust import Floats, Integers
+from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
+from llmprism_tasks.stages.step_division.groups.templates import byte_clock, passes, step_ends
+from llmprism_tasks.stages.step_division.groups.templates.accumulation import accumulated
+from llmprism_tasks.stages.step_division.groups.templates.fit import (
+    CLOCKED_SILENCES_PER_STEP,
+    SILENCES_PER_STEP,
+    Fitting,
+)
+from llmprism_tasks.stages.step_division.groups.templates.levels import (
+    CLEAR_SIGMAS,
+    CLOCKED_CLEAR_SIGMAS,
+    EXPLAINED_BYTES,
+    LEAST_VARIANCE,
+    NEARLY_ALL,
+    SAME_TEMPLATE,
+    Steps,
+    bytes_of_pairs,
+    has_more,
+    has_same_pairs,
+    is_between_longer,
+    is_scatter_and_gather,
+    is_several,
+    takes_part,
+)
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
+
+
+def repeated(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool, by_passes: bool) -> Steps | None:
+    """Return the steps of a group: what the smallest template between whose segments the silences stand out makes of
+    it; where none does, what the template makes of it that comes again by the byte clock, or the clearest one if it
+    explains all. None without any of these.
+
+    Foreign traffic fills the silences. So pairs that have no part in the likeliest steps are left out once, and so are
+    records that last longer than these; and the others are asked again.
+
+    Parameters
+    ----------
+    by_bytes : whether the byte clock may tell the steps where silences do not
+    by_passes : whether a forward and a backward pass may; those of pipelines are no two lengths of silence
+    """
+    best = _find_steps(traffic, settings, by_bytes=by_bytes, by_passes=by_passes)
+    if best is None:
+        return None
+    segment = np.searchsorted(best.until_ns, traffic.starts)
+    steady = takes_part(bytes_of_pairs(traffic, best.until_ns)[best.whole])
+    kept = steady[traffic.pair] & (best.whole[segment] | (traffic.ends - traffic.starts <= best.period_ns))
+    again = best if kept.all() else _find_steps(traffic.of(kept), settings, by_bytes=by_bytes, by_passes=by_passes)
+    return again if again is not None and (again.told or again.ended or again.is_clear()) else None
+
+
+def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings, *, by_passes: bool) -> Steps | None:
+    """Return the steps of a group, cut where steps end; None where those found end there, or others are not as many.
+
+    That is where the backward pass ends, if silences show the passes (`passes.py`), or else what `step_ends.py` says.
+
+    Parameters
+    ----------
+    ends : when the steps ended that were found, ns
+    by_passes : whether silences may tell; where blocks of context or tokens are sent, gradients follow the backward
+        pass, and it does not end with its last long silence
+    """
+    fitting = Fitting.of(traffic, settings)
+    moved = traffic.moved(np.searchsorted(traffic.starts, ends, side="right"))[1:-1]
+    if fitting.silences.at.size < FEW_BURSTS or len(moved) < FEW_BURSTS:
+        return None
+    found = fitting.fit(np.median(np.diff(moved, axis=0), axis=0), CLOCKED_SILENCES_PER_STEP)
+    if found is None or found.explained < NEARLY_ALL or found.whole.sum() < NEARLY_ALL * ends.size:
+        return None
+    longest = fitting.longest(CLOCKED_SILENCES_PER_STEP, found.template)
+    passed = _end_of_backward(ends, fitting) if by_passes else None
+    if passed is not None:
+        return _cut_near_places(passed.places, fitting, longest, found) if passed.moved else None
+    sender = np.zeros(int(traffic.pair.max()) + 1, np.int64)
+    sender[traffic.pair] = traffic.stream
+    records = traffic.pair, traffic.starts, traffic.sizes
+    steps = traffic.sizes.sum() / found.template.sum()
+    waits = step_ends.waits(records, sender, longest.at, traffic.latest[longest.at - 1], steps)
+    ended = fitting.cut(longest, waits - np.median(waits), found.template)
+
+    def waited(moments: Integers) -> float:
+        at = np.searchsorted(traffic.starts, moments, side="right")
+        return float(np.median(step_ends.waits(records, sender, at, moments, steps)))
+
+    if ended is None or waited(ended.ends_ns[ended.whole][:-1]) <= waited(ends[:-1]) + step_ends.MOVED_ENDS_LATENESS:
+        return None
+    return ended
+
+
+def _cut_near_places(places: Floats, fitting: Fitting, silences: Silences, found: Steps) -> Steps | None:
+    """Return the steps of a group, cut at silences near a place of each of the steps that were found; None where hardly
+    any is like others then.
+
+    How long silences are does not count: a cut that is a burst off is worth as much less as an e-fold of a silence is
+    elsewhere.
+
+    Parameters
+    ----------
+    places : bytes that the group had sent until then
+    """
+    sent, step = fitting.traffic.sent, found.template.sum()
+    # A step before each, too, for some have more between them: an evaluation.
+    places = np.concatenate([places, places - step])
+    off = np.abs(sent[silences.at][:, np.newaxis] - places).min(axis=1) / step
+    bursts = silences.at.size / (sent[-1] / step)
+    return fitting.cut(silences, -off * bursts, found.template)
+
+
+def _find_steps(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool, by_passes: bool) -> Steps | None:
+    """Return what the smallest template with passes, or with clear silences between its segments, makes of a group;
+    where there is none, what comes again by the byte clock; where this tells no steps either, the best template."""
+    fitting = Fitting.of(traffic, settings)
+    if fitting.silences.at.size < FEW_BURSTS:
+        return None
+    tried = [fitting.fit(template, SILENCES_PER_STEP) for template in fitting.proposed()]
+    fitted = [one for one in tried if one is not None and has_same_pairs(one, traffic)]
+    likely = [one for one in fitted if one.is_likely()]
+    best = _choose_clear_template(likely, fitting)
+    clocked = None
+    if by_passes:
+        best = _steps_with_passes(likely, best, fitting)
+        if best is None or not best.told:
+            clocked = _steps_by_byte_clock(np.zeros_like(traffic.pair), fitting)
+            if clocked is not None and clocked.is_likely() and has_same_pairs(clocked, traffic):
+                best = _steps_with_passes([*likely, clocked], best, fitting)
+    by_clock = clocked is not None and best is clocked
+    if best is not None:
+        smaller = (one for one in fitted if one.template.sum() < best.template.sum())
+        parts = [one.clarity for one in smaller if one.explained >= EXPLAINED_BYTES]
+        best = best._replace(clarity_of_parts=float(np.nanmax([-np.inf, *parts])))
+        if not best.told and best.explained >= EXPLAINED_BYTES:
+            made_of = None if by_clock else _steps_of_micro_batches(best, fitting)
+            shown = _steps_by_passes(best, fitting) if by_passes else None
+            best = made_of or shown or best
+    if not by_bytes or (best is not None and best.told):
+        return best
+    found = _steps_by_byte_clock(traffic.pair, fitting)
+    if (
+        found is not None
+        and found.explained >= settings.least_explained
+        and found.clarity >= CLOCKED_CLEAR_SIGMAS
+        and not any(has_more(larger, found, traffic) for larger in likely)
+    ):
+        several = best is not None and best.explained >= EXPLAINED_BYTES and is_several(found, best, traffic)
+        return best if several else found._replace(told=True)
+    return best
+
+
+def _steps_by_byte_clock(pair: Integers, fitting: Fitting) -> Steps | None:
+    """Return what the template makes of a group that comes again by the byte clock; None without any.
+
+    Parameters
+    ----------
+    pair : of each record, as the clock tells them apart
+    """
+    traffic = fitting.traffic
+    step = byte_clock.step_bytes(traffic.starts, int(traffic.latest[-1]), traffic.sizes, pair)
+    return None if step is None else fitting.fit(fitting.template_of(step), CLOCKED_SILENCES_PER_STEP)
+
+
+def _steps_of_micro_batches(micro: Steps, fitting: Fitting) -> Steps | None:
+    """Return the steps of a group, given the micro-batches that they are made of; None where these are steps, as far
+    as anybody can tell.
+
+    What is not seen to have a forward and a backward pass may be a part of a micro-batch, as layers are, and the
+    silence any that comes once: then others say where steps end.
+    """
+    traffic, known = fitting.traffic, {"clear": CLEAR_SIGMAS, "jitter": LEAST_VARIANCE}
+    told = accumulated(traffic, fitting.silences, micro.until_ns, micro.whole, **known)
+    if told is None:
+        return None
+    begins = np.append(traffic.starts[0] - 1, micro.ends_ns[:-1])[told.first]
+    places = traffic.sent[np.searchsorted(traffic.starts, begins, "right")] + told.place * micro.template.sum()
+    step = micro._replace(template=told.batches * micro.template)
+    ended = _cut_near_places(places, fitting, fitting.silences, step)
+    return None if ended is None else ended._replace(told=True, ended=_has_visible_passes(micro, fitting))
+
+
+def _steps_by_passes(found: Steps, fitting: Fitting) -> Steps | None:
+    """Return the steps of a group, cut where the backward pass ends; None where silences show no passes."""
+    backward = _end_of_backward(found.ends_ns[found.whole], fitting)
+    if backward is None:
+        return None
+    longest = fitting.longest(CLOCKED_SILENCES_PER_STEP, found.template)
+    steps = _cut_near_places(backward.places, fitting, longest, found)
+    return None if steps is None else steps._replace(ended=True)
+
+
+def _has_visible_passes(steps: Steps, fitting: Fitting) -> bool:
+    """Say whether silences show a forward and a backward pass in steps, or in what was taken for them."""
+    return _end_of_backward(steps.ends_ns[steps.whole], fitting) is not None
+
+
+def _end_of_backward(ends: Integers, fitting: Fitting) -> passes.Backward | None:
+    known = {"same_bytes": fitting.byte_tolerance, "jitter": LEAST_VARIANCE}
+    return passes.end_of_backward(fitting.traffic, fitting.silences, ends, **known)
+
+
+def _choose_clear_template(tried: list[Steps], fitting: Fitting) -> Steps | None:
+    """Return what the smallest clear template makes of a group that is no part of a larger one; None without any.
+
+    If none is clear, it is the smallest one such that the silences between several of it are no longer.
+
+    Bursts that have no silence inside may be steps, or parts of steps: nobody can tell what several of them are, unless
+    these explain more, as they do where something comes once in them. Where they show a forward and a backward pass,
+    single pairs have to say that these are several of their steps.
+    """
+    tried = sorted(tried, key=lambda one: one.template.sum())
+    single = max((one.explained for one in tried if np.isnan(one.clarity)), default=0.0)
+    more = single * (1 + SAME_TEMPLATE)
+    known = [
+        one
+        for place, one in enumerate(tried)
+        if one.clarity >= 0
+        and (one.explained > more or _has_visible_passes(one, fitting))
+        and not any(has_more(larger, one, fitting.traffic) for larger in tried[place + 1 :])
+    ]
+    clear = next((one for one in known if one.clarity >= CLEAR_SIGMAS and one.explained > more), None)
+    if clear is not None:
+        twice = (one for one in known if one.clarity >= CLEAR_SIGMAS and is_scatter_and_gather(one, clear))
+        return next(twice, clear)._replace(told=True)
+    if not known:
+        return None
+    return reduce(lambda best, larger: larger if is_between_longer(larger, best) else best, known)
+
+
+def _steps_with_passes(tried: list[Steps], best: Steps | None, fitting: Fitting) -> Steps | None:
+    """Return what the smallest template makes of a group that explains all and shows a forward and a backward pass; the
+    best one found so far where there is none, or this is smaller and clear.
+
+    What is smaller is layers. What is larger is told by its silences, unless these are longer than it takes for a
+    forward and a backward pass: then they are pauses after several steps, such as evaluations. The optimizer, which
+    comes after the micro-batches of a step, takes less.
+    """
+    explaining = [one for one in tried if one.explained >= EXPLAINED_BYTES]
+    explaining.sort(key=lambda one: one.template.sum())
+    most = best.template.sum() if best is not None and best.told else np.inf
+    asked = (one for one in explaining if one.template.sum() < most)
+    smallest = next((one for one in asked if _has_visible_passes(one, fitting)), None)
+    if smallest is None:
+        return best
+    starts = fitting.traffic.starts
+    for one in explaining:
+        if one.clarity >= CLEAR_SIGMAS and one.template.sum() >= smallest.template.sum():
+            begins = np.searchsorted(starts, one.ends_ns[:-1], side="right")
+            if np.median(starts[begins] - one.ends_ns[:-1]) < smallest.period_ns:
+                return one._replace(told=True)
+    return smallest
