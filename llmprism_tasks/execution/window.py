@@ -28,7 +28,7 @@ from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.bookkeeping.minutes import Run
 from llmprism_tasks.warehouse.connect import Warehouse, configured, existing_warehouse, open_warehouse
-from llmprism_tasks.warehouse.landing import landing
+from llmprism_tasks.warehouse.landing import arrival, landing
 from llmprism_tasks.warehouse.landing.intake import Intake
 from llmprism_tasks.warehouse.upkeep import expiry, read_copy
 
@@ -133,7 +133,7 @@ def seconds_to_wait(window: Window, settings: Settings, *, now_ns: int) -> float
         quiet_ns=settings.window.quiet_ns,
         waits_for_next=settings.window.waits_for_next_file == "yes",
     )
-    if left_ns <= 0 or landing.flows_arrived(window, settings.places.flows, asked):
+    if left_ns <= 0 or arrival.flows_arrived(window, settings.places.flows, asked):
         return 0.0
     since_ns = (now_ns - window.end_ns) % window.length_ns
     pause_ns = max(min(since_ns // 4, window.length_ns - since_ns), NANOSECONDS_PER_SECOND)

@@ -12,39 +12,33 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 
 import duckdb
 import polars as pl
 
 from llmprism_tasks import __version__
-from llmprism_tasks.contract.errors import InputError, SettingsError
+from llmprism_tasks.contract.errors import SettingsError
 from llmprism_tasks.contract.frames import conform
 from llmprism_tasks.contract.plan import DERIVED, STAGES
 from llmprism_tasks.contract.windows import ALL_TIME, NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.sources import flows as sources
-from llmprism_tasks.sources.pattern import MAGIC
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.bookkeeping.minutes import Run
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.landing import columnar, file_register, gone_files
+from llmprism_tasks.warehouse.landing import arrival, columnar, file_register, gone_files
 from llmprism_tasks.warehouse.landing.file_register import Stock
 from llmprism_tasks.warehouse.landing.gaps import without_long_gaps
 from llmprism_tasks.warehouse.landing.gone_files import Outcome, Records
 from llmprism_tasks.warehouse.landing.intake import Intake
-from llmprism_tasks.warehouse.landing.records import Staging, staging, starts_after, warn_of
+from llmprism_tasks.warehouse.landing.records import Staging, staging, warn_of
 from llmprism_tasks.warehouse.storage import window_row
 
 logger = logging.getLogger(__name__)
 
 STALE = (*DERIVED, "validation_results")  # tables that are cleared when a window starts over
 SEEN = list(dict.fromkeys(column for stage in STAGES for column in stage.flow_columns))  # columns that stages read
-NOT_ARRIVED = "flows may not all have arrived: there was no file for the window, or no record at or after its end"
-NO_NEXT_FILE = (
-    "flows may not all have arrived: there was no file for the next window, which may hold records of this one"
-)
 EMPTY = "no record starts in the window, although its file or later records have arrived"
 
 
@@ -85,7 +79,7 @@ def land(
     files = sources.find(flows, length_ns=window.length_ns, within=window, lateness_ns=lateness_ns)
     stock, gone = file_register.take_stock(warehouse, files, flows, window)
     with _records(stock, length_ns=window.length_ns, within=window, intake=intake, gone=gone) as staged:
-        reasons = _unusual(window, flows, staged, intake, later_records=bool(gone) or None, was_there=bool(gone))
+        reasons = arrival.unusual(window, flows, staged, intake, later_records=bool(gone) or None, was_there=bool(gone))
         _Landing(warehouse, staged, stock, intake, run=run, gone=gone).write(window, reasons)
         return asdict(staged.counts(window))
 
@@ -144,7 +138,7 @@ def land_lookback(
         for earlier in absent:
             if earlier.start_ns in placed:
                 arrived = sources.files_of(earlier, flows) != []
-                writing.write(earlier, [] if arrived else [NOT_ARRIVED], unless_landed=True)
+                writing.write(earlier, [] if arrived else [arrival.NOT_ARRIVED], unless_landed=True)
 
 
 def landed_before(warehouse: Warehouse, length_ns: int) -> pl.Series:
@@ -201,7 +195,9 @@ def land_all(
         writing = _Landing(warehouse, staged, stock, intake, landed_too, run, gone)
         for window in windows:
             came = window != windows[-1] or window.start_ns in gone
-            reasons = _unusual(window, flows, staged, intake, later_records=came, was_there=window.start_ns in gone)
+            reasons = arrival.unusual(
+                window, flows, staged, intake, later_records=came, was_there=window.start_ns in gone
+            )
             write = partial(writing.write, window, reasons)
             if isinstance(staged, columnar.Sound):
                 submit(write)
@@ -224,79 +220,11 @@ def windows_in(flows: str, length_ns: int, *, intake: Intake | None = None) -> l
         return _windows(staged, stock, length_ns, intake)
 
 
-def flows_arrived(window: Window, flows: str, intake: Intake | None = None) -> bool:
-    """Return whether a window's flows have all arrived, as far as files show it.
-
-    For a pattern, they have if the file named for the window exists and is quiet and, if the next file is waited for,
-    that one, too. For a file, folder or glob, they have if a record starts at or after the window's end.
-    """
-    intake = intake or Intake()
-    own = sources.files_of(window, flows)
-    if own is not None:
-        following = sources.files_of(window.shifted(1), flows) or []
-        files = {file.path for file in (*own, *(following if intake.waits_for_next else []))}
-        there = bool(own) and (bool(following) or not intake.waits_for_next)
-        return there and all(intake.is_quiet(path) for path in files)
-    if not any(sign in flows for sign in MAGIC) and not Path(flows).exists():
-        return False
-    files_there = sources.find(flows, length_ns=window.length_ns)
-    try:
-        return starts_after(files_there, window.end_ns, intake.columns)
-    except InputError:  # landing will say so, or try again if the file is still being written
-        return True
-
-
-def _unusual(
-    window: Window,
-    flows: str,
-    staged: Staging | columnar.Sound,
-    intake: Intake,
-    *,
-    later_records: bool | None,
-    was_there: bool = False,
-) -> list[str]:
-    """Return what a window is landed in spite of: files that have not come, or are not finished.
-
-    Parameters
-    ----------
-    later_records : whether a record starts at or after the window's end; None if that is not known
-    was_there : whether the window was landed before, from files that are gone
-    """
-    own, said = sources.files_of(window, flows), []
-    if own is None:
-        if not (flows_arrived(window, flows, intake) if later_records is None else later_records):
-            said.append(NOT_ARRIVED)
-    elif not own:
-        said += [] if was_there else [NOT_ARRIVED]
-    elif not was_there and intake.waits_for_next and not sources.files_of(window.shifted(1), flows):
-        said.append(NO_NEXT_FILE)
-    holding = [path for path, windows in staged.parts.items() if window.start_ns in windows]
-    unfinished = sorted(
-        path
-        for path in {*holding, *(file.path for file in own or ())}
-        if Path(path).suffix.lower() in sources.PLAIN_TEXT  # others can only be read when they are whole
-        and not (intake.is_quiet(path) and _ends_in_a_line(path, intake))
-    )
-    texts = {*holding, *(file.path for file in own or ())} - {*unfinished}
-    if cut := sorted(path for path in texts if not sources.ends_in_a_line(path)):
-        said.append(f"ends without a line feed, so that its last record may be cut: {', '.join(cut)}")
-    if unfinished:
-        said.append(f"still being written when it was read: {', '.join(unfinished)}")
-    for reason in said:
-        logger.info("window %s: %s", window, reason)
-    return said
-
-
 def _surplus(kept: Outcome) -> str:
     return (
         f"{kept.surplus:,} flows of an older version of a changed file stay, because they cannot be told from those of "
         f"{', '.join(sorted(kept.records))}, which is gone: put it back, or run `llmprism forget --file` for it"
     )
-
-
-def _ends_in_a_line(path: str, intake: Intake) -> bool:
-    """Return whether a young text is complete to its last line; nobody writes on in an old one."""
-    return not intake.is_young(path) or sources.ends_in_a_line(path)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from llmprism_tasks.contract.tables import TABLES
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
-from llmprism_tasks.warehouse.landing import landing
+from llmprism_tasks.warehouse.landing import arrival, landing
 
 PATTERN = "{window:%Y%m%dT%H%M}*.csv"
 BEFORE, AFTER = WINDOW.shifted(-1), WINDOW.shifted(1)
@@ -100,7 +100,7 @@ def test_a_window_without_a_record_says_why_nothing_is_found_in_it(
     warehouse: Warehouse, tmp_path: Path, ending: str
 ) -> None:
     path = write(tmp_path / f"a{ending}", [flow(0), flow(130)])
-    whys = {WINDOW: None, AFTER: landing.EMPTY, WINDOW.shifted(2): landing.NOT_ARRIVED}
+    whys = {WINDOW: None, AFTER: landing.EMPTY, WINDOW.shifted(2): arrival.NOT_ARRIVED}
     assert landing.land_all(warehouse, str(path), length_ns=MINUTE_NS) == list(whys)
     assert {one: store.read(warehouse, "windows", one)["reason"].item() for one in whys} == whys
     write(path, [flow(0), flow(70), flow(130)])
@@ -118,7 +118,7 @@ def test_a_name_that_tells_the_hour_promises_the_hour(warehouse: Warehouse, tmp_
     assert starts(warehouse, WINDOW.shifted(60)) == [3614]
     assert reasons(warehouse, WINDOW) == [("not_a_number", 5)]
     assert land(warehouse, pattern, WINDOW.shifted(59))["landed"] == 1
-    assert landing.flows_arrived(WINDOW.shifted(30), pattern)
+    assert arrival.flows_arrived(WINDOW.shifted(30), pattern)
 
 
 @pytest.mark.parametrize("time", ["%Y%m", "%H%M", "%B %d %Y", ""])
@@ -194,21 +194,21 @@ def test_the_lookback_is_landed_once_and_never_touched_again(warehouse: Warehous
 
 def test_flows_have_arrived_when_a_patterns_file_is_there(tmp_path: Path) -> None:
     pattern = str(tmp_path / PATTERN)
-    assert not landing.flows_arrived(WINDOW, pattern)
+    assert not arrival.flows_arrived(WINDOW, pattern)
     write(tmp_path / "20251009T0901.csv", [flow(60)])
-    assert not landing.flows_arrived(WINDOW, pattern)
+    assert not arrival.flows_arrived(WINDOW, pattern)
     write(tmp_path / "20251009T0900.csv", [])
-    assert landing.flows_arrived(WINDOW, pattern)
+    assert arrival.flows_arrived(WINDOW, pattern)
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".csv", ".jsonl.gz"])
 def test_flows_have_arrived_when_a_record_of_a_later_window_is_there(tmp_path: Path, ending: str) -> None:
     folder = tmp_path / "flows"
-    assert not landing.flows_arrived(WINDOW, str(folder))
+    assert not arrival.flows_arrived(WINDOW, str(folder))
     write(folder / f"a{ending}", [flow(0), flow(59.9)])
-    assert not landing.flows_arrived(WINDOW, str(folder))
+    assert not arrival.flows_arrived(WINDOW, str(folder))
     write(folder / f"b{ending}", [flow(0), flow(60)])
-    assert landing.flows_arrived(WINDOW, str(folder))
+    assert arrival.flows_arrived(WINDOW, str(folder))
 
 
 def test_folders_are_searched_to_the_bottom_and_other_files_left_out(

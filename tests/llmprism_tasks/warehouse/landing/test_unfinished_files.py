@@ -13,7 +13,7 @@ from flowfiles import LATENESS_NS, WINDOW, csv_text, flow, pack, write
 from llmprism_tasks.contract.errors import InputError, TransientError
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.landing import landing
+from llmprism_tasks.warehouse.landing import arrival, landing
 from llmprism_tasks.warehouse.landing.intake import Intake
 
 NOW_NS = WINDOW.end_ns + 30_000_000_000
@@ -108,20 +108,20 @@ def test_a_window_is_ready_when_its_file_and_the_next_are_there_and_quiet(tmp_pa
     flows = str(tmp_path / PATTERN)
     own, following = tmp_path / "20251009T0900.csv", tmp_path / "20251009T0901.csv"
     aged(write(own, [flow(0)]), 60)
-    assert landing.flows_arrived(WINDOW, flows, INTAKE)
-    assert not landing.flows_arrived(WINDOW, flows, WAITING)
+    assert arrival.flows_arrived(WINDOW, flows, INTAKE)
+    assert not arrival.flows_arrived(WINDOW, flows, WAITING)
     aged(write(following, [flow(60)]), 4.9)
-    assert not landing.flows_arrived(WINDOW, flows, WAITING)
+    assert not arrival.flows_arrived(WINDOW, flows, WAITING)
     aged(following, 5)
-    assert landing.flows_arrived(WINDOW, flows, WAITING)
+    assert arrival.flows_arrived(WINDOW, flows, WAITING)
     aged(own, 4.9)
-    assert not landing.flows_arrived(WINDOW, flows, INTAKE)
+    assert not arrival.flows_arrived(WINDOW, flows, INTAKE)
 
 
 def test_a_window_that_did_not_get_the_next_file_says_so(warehouse: Warehouse, tmp_path: Path) -> None:
     aged(write(tmp_path / "20251009T0900.csv", [flow(0)]), 60)
     land(warehouse, tmp_path / PATTERN, WAITING)
-    assert reason(warehouse) == landing.NO_NEXT_FILE
+    assert reason(warehouse) == arrival.NO_NEXT_FILE
     aged(write(tmp_path / "20251009T0901.csv", [flow(60)]), 60)
     land(warehouse, tmp_path / PATTERN, WAITING)
     assert reason(warehouse) is None
@@ -147,9 +147,9 @@ def test_links_out_of_the_folder_are_refused_and_counted(
 
 def test_a_missing_file_of_a_folder_is_waited_for_until_a_later_record_is_there(tmp_path: Path) -> None:
     aged(write(tmp_path / "a.csv", [flow(0)]), 60)
-    assert not landing.flows_arrived(WINDOW, str(tmp_path), INTAKE)
+    assert not arrival.flows_arrived(WINDOW, str(tmp_path), INTAKE)
     aged(half(tmp_path / "b.parquet"), 1)
-    assert landing.flows_arrived(WINDOW, str(tmp_path), INTAKE)  # landing says what is wrong with it
+    assert arrival.flows_arrived(WINDOW, str(tmp_path), INTAKE)  # landing says what is wrong with it
 
 
 @pytest.mark.parametrize("source", ["", "*.csv", PATTERN])
