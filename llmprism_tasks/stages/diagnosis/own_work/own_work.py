@@ -22,8 +22,9 @@ from llmprism_tasks.stages.timeline.placement import NIC, STEP
 EXCHANGING = ("ep", "cp")
 """Kinds of traffic in every layer; ranks wait for each other through it between the messages of a pipeline."""
 
-PEER_COLUMNS = ["job_id", "component", "step_index", "last_stage"]
-"""Columns that are equal for peers in a step. The last stage's measured time includes the backward pass."""
+PEER_COLUMNS = ["job_id", "component", "step_index", "last_stage", "entered"]
+"""Columns that are equal for peers in a step. The last stage's measured time includes the backward pass, and that of
+who was not seen to wait for an input all that comes before its first output."""
 
 CLOCK_ERROR_NS = 1_000_000
 """Largest difference between the clocks of two switches."""

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS, NANOSECONDS_PER_SECOND
+from llmprism_tasks.numerics import ragged
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.kernels.gap_segmentation import STEPS_APART
@@ -61,6 +62,7 @@ def group_periods(
     lasts, seen = pl.col("bursts") * pl.col("period_ns"), pl.lit(until_ns) - first
     paused = (pl.col("mean_period_ns") - pl.col("period_ns")) * pl.col("bursts")
     without_pause = paused < settings.few_quiet_ratio * pl.col("period_ns")
+    runs = _longest_runs(flows, rhythms, settings)
     at_work = without_pause & (pl.lit(until_ns) - pl.col("last_ns") <= SILENT_PERIODS * pl.col("period_ns"))
     long = lasts >= settings.least_run_s * NANOSECONDS_PER_SECOND
     goes_on = (lasts >= settings.period_persistence * (last - first)) & (lasts >= settings.least_run * seen)
@@ -70,8 +72,26 @@ def group_periods(
     for others in (several, several.with_columns(period_ns="mean_period_ns"), few):
         left = others.join(found, on="group", how="anti")
         if not left.is_empty():
-            found = pl.concat([found, _agreed_periods(flows, rhythms, left, endpoints, settings)])
+            found = pl.concat([found, _agreed_periods(flows, rhythms, left, endpoints, runs, settings)])
     return found.sort("group")
+
+
+def _longest_runs(flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return how long pairs that show no period send without a pause at most: `group`, `pair`, `bytes`, `run_ns`."""
+    silent = rhythms.filter(pl.col("size_class") == WHOLE_PAIR, pl.col("period_ns").is_null())
+    sent = nic_pairs.flows_of_pairs(
+        nic_pairs.in_order(flows).select("pair", "flow_start_ns", "flow_end_ns"), silent.select("pair")
+    )
+    offsets = nic_pairs.starts_of_pairs(sent)
+    starts, ends = (sent[name].to_numpy() for name in ("flow_start_ns", "flow_end_ns"))
+    latest = ragged.running_largest(ends, offsets)
+    begins = np.zeros(starts.size + 1, np.bool_)
+    begins[offsets] = True
+    begins[1:-1] |= starts[1:] - latest[:-1] > settings.shortest_quiet_ms * NANOSECONDS_PER_MS
+    run = np.flatnonzero(begins)
+    lasts = sent.select("pair")[run[:-1]].with_columns(run_ns=latest[run[1:] - 1] - starts[run[:-1]])
+    longest = lasts.group_by("pair").agg(pl.col("run_ns").max())
+    return silent.select("group", "pair", "bytes").join(longest, on="pair", maintain_order="left")
 
 
 def _is_pause_period(rhythms: pl.DataFrame) -> Flags:
@@ -246,17 +266,28 @@ def _agreed_periods(
     rhythms: pl.DataFrame,
     periodic: pl.DataFrame,
     endpoints: pl.DataFrame,
+    runs: pl.DataFrame,
     settings: RhythmSettings,
 ) -> pl.DataFrame:
-    """Return the period of each group whose NICs agree on one: `group`, `period_ns`."""
+    """Return the period of each group whose NICs agree on one: `group`, `period_ns`.
+
+    What goes on for longer than a step takes is no part of steps: a copy of files.
+
+    Parameters
+    ----------
+    runs : as `_longest_runs` returns
+    """
     slotted = periodic.select("group", *PAIR, "bytes", "period_ns", slot=_log_slot("period_ns", settings))
     total = rhythms.filter(pl.col("size_class") == WHOLE_PAIR).group_by("group").agg(total=pl.col("bytes").sum())
     supporters = _repeat_in_neighbour_slots(ends_of(slotted, "slot").unique()).group_by("group", "slot")
+    periods = _repeat_in_neighbour_slots(slotted).group_by("group", "slot")
+    carried = periods.agg(carried=pl.col("bytes").sum(), period_ns=pl.col("period_ns").median())
+    beside = carried.join(runs, on="group").filter(pl.col("run_ns") > pl.col("period_ns"))
+    of_slots = beside.group_by("group", "slot").agg(beside=pl.col("bytes").sum())
     support = (
-        _repeat_in_neighbour_slots(slotted)
-        .group_by("group", "slot")
-        .agg(carried=pl.col("bytes").sum(), period_ns=pl.col("period_ns").median())
+        carried.join(of_slots, on=["group", "slot"], how="left")
         .join(total, on="group")
+        .with_columns(pl.col("total") - pl.col("beside").fill_null(0))
         .filter(pl.col("carried") >= settings.least_share * pl.col("total"))
         .join(supporters.agg(supporters=pl.col("addr").n_unique()), on=["group", "slot"])
         .join(endpoints, on="group")
@@ -265,7 +296,9 @@ def _agreed_periods(
     )
     longest = support.sort("group", "period_ns").group_by("group", maintain_order=True).last()
     around = longest.select("group", around="period_ns")
-    explained = _explained_shares(flows, rhythms, periodic, around, settings)
+    beside = around.join(runs, on="group").filter(pl.col("run_ns") > pl.col("around"))
+    asked = rhythms.join(beside, on="pair", how="anti", maintain_order="left")
+    explained = _explained_shares(flows, asked, periodic, around, settings)
     enough = around.join(explained.filter(pl.col("explained") >= settings.least_explained), on="group")
     agreed = periodic.select("group", "period_ns").join(enough, on="group")
     agreed = agreed.filter(same_period("period_ns", "around", settings))

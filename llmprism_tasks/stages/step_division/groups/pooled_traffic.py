@@ -115,7 +115,7 @@ def pausing(traffic: Traffic) -> Flags:
     order = np.argsort(traffic.pair, kind="stable")
     pair, starts, ends = traffic.pair[order], traffic.starts[order], traffic.ends[order]
     offsets = ragged.bounds(pair)
-    ends = np.concatenate([np.maximum.accumulate(ends[low:high]) for low, high in pairwise(offsets)])
+    ends = ragged.running_largest(ends, offsets)
     pauses = np.maximum(np.append(starts[1:] - ends[:-1], 0), 0)
     pauses[offsets[1:] - 1] = 0
     typical = float(np.median([_self_weighted_median(pauses[low:high]) for low, high in pairwise(offsets)]))

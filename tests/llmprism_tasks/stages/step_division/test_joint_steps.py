@@ -127,6 +127,14 @@ def test_pauses_between_many_steps_are_not_between_steps(
     assert group_periods(table, pl.concat(parts), DEFAULT)["period_ns"].item() / MS == pytest.approx(period)
 
 
+@pytest.mark.parametrize(("lasts", "period"), [(990, None), (1010, 1000)])
+def test_what_goes_on_for_longer_than_a_step_is_no_part_of_it(lasts: float, period: float | None) -> None:
+    """A copy of files between two NICs of a ring moves ten times what the ring does."""
+    sent = ring("abc", every(1000, count=20))
+    copy = [(4300.0, 4300 + lasts, "a", "c", 10 * sum(row[4] for row in sent))]
+    assert period_ms(sent, copy) == period
+
+
 def test_nothing_has_no_rhythm() -> None:
     none = stream_rhythms(flows(), DEFAULT)
     assert none.is_empty()

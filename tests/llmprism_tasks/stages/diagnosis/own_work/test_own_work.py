@@ -142,6 +142,16 @@ def test_who_ends_a_pipeline_is_no_peer_of_who_does_not() -> None:
     assert found["members"].to_list() == [2, 1, 1, 2, 1, 1]
 
 
+def test_whose_inputs_are_not_seen_is_no_peer_of_who_waits_for_them() -> None:
+    """The records of `d` to `e` are lost: `e` seems to work from the step's beginning on."""
+    rows = [*replica("a", "b", "c", start=100), *replica("d", "e", "f", start=100)]
+    found = own_work(
+        kinds(pp=[row for row in rows if row[2:4] != ("d", "e")]), steps("abcdef"), groups("ad", "be", "cf")
+    )
+    assert own_ms(found)["e"] == 152
+    assert excess(found) == {"a": None, "b": None, "c": 0, "e": None, "f": 0}
+
+
 def test_the_first_stage_begins_when_its_parameters_are_gathered() -> None:
     dp = [(10, 70, "a", "x", 8 * MB), (10, 70, "x", "a", 8 * MB)]
     found = own_work(kinds(pp=replica("a", "b", "c", start=100), dp=dp), steps("abc"), groups())
