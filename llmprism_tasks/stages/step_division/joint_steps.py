@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.numerics import asof, grouped_sort, ragged
+from llmprism_tasks.numerics import grouped_sort, ragged
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.alignment import line_up, whole_steps
@@ -302,15 +302,22 @@ def _step_end_times(joint: JointSteps, place: Integers, group: Integers) -> pl.D
 
 
 def _bytes_per_step(flows: pl.DataFrame, offsets: Integers, place: Integers, ends: Integers) -> Floats:
-    """Return what some pairs send in each step but the first, given their ends: bytes, shape (pairs, steps)."""
+    """Return what some pairs send in each step but the first, given their ends: bytes, shape (pairs, steps).
+
+    A record carries its bytes evenly over its time: of those that the collector merged, in several steps.
+    """
     rows, within = grouped_sort.spread(offsets, place)
-    starts, sizes = flows["flow_start_ns"].to_numpy()[rows], flows["bytes"].to_numpy()[rows]
-    low, high = np.zeros(place.size, np.int64), np.full(place.size, ends.size)
-    step = asof.first_from(starts, within, ends, low, high)
-    cell = np.repeat(np.arange(place.size), np.diff(within)) * ends.size + step
-    each = np.bincount(cell[step >= 0], sizes[step >= 0], place.size * ends.size)
-    moved: Floats = each.reshape(place.size, ends.size)[:, 1:].astype(np.float64)
-    return moved
+    starts, until, sizes = (flows[name].to_numpy()[rows] for name in ("flow_start_ns", "flow_end_ns", "bytes"))
+    first, last = np.searchsorted(ends, starts), np.searchsorted(ends, until)
+    counts = np.minimum(last + 1, ends.size) - first
+    record = np.repeat(np.arange(rows.size), counts)
+    step = np.arange(record.size) - np.repeat(np.cumsum(counts) - counts - first, counts)
+    begins = np.maximum(starts[record], np.append(starts.min(initial=0), ends)[step])
+    lasts = np.minimum(until[record], ends[step]) - begins
+    share = (lasts + 1) / (until - starts + 1)[record]  # nanoseconds, both ends counted: a record may begin as it ends
+    cell = np.repeat(np.arange(place.size), np.diff(within))[record] * ends.size + step
+    each: Floats = np.bincount(cell, share * sizes[record], place.size * ends.size).astype(np.float64)
+    return each.reshape(place.size, ends.size)[:, 1:]
 
 
 def steps_ended_by(joint: JointSteps, pairs: pl.DataFrame, settings: RhythmSettings) -> JointSteps:

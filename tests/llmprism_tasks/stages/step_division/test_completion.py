@@ -165,6 +165,17 @@ def test_buckets_of_a_job_s_first_burst_are_not_its_steps(length: float) -> None
     assert ends(steps_of(ring("abc", [28_000], length=length))[1]) == []
 
 
+def test_records_of_two_steps_that_the_collector_merged_are_no_part_of_a_pipeline_s_steps() -> None:
+    """Two replicas exchange one message each way in a step; three records are two steps long."""
+    merged, gone = {(5000, "a"), (15_000, "b"), (25_000, "a")}, {(6000, "a"), (16_000, "b"), (26_000, "a")}
+    rows = [
+        (start, end + 1000, src, dst, 2 * size) if (start, src) in merged else (start, end, src, dst, size)
+        for start, end, src, dst, size in ring("ab", every(1000, count=58), length=400, parts=1)
+        if (start, src) not in gone
+    ]
+    assert len(ends(steps_of(rows)[1])) >= 54
+
+
 @generated(max_examples=15)
 @given(st.integers(0, 10**6), st.integers(600, 3000), st.sampled_from([1, 5]))
 def test_each_step_is_reported_once_with_jitter_loss_and_splits(seed: int, period: int, lookback: int) -> None:

@@ -58,6 +58,14 @@ def test_a_lost_message_of_several_is_not_out_of_balance(messages: int, counts: 
     assert (balance.unreturned(each, BACK[:2]) > 0) == counts
 
 
+@pytest.mark.parametrize(("comes_back", "ratio"), [(False, 0.0), (True, 2 / 76)])
+def test_what_never_comes_back_was_lost(comes_back: bool, ratio: float) -> None:
+    each = np.full((2, 38), 1.0)
+    each[0, 9] -= 1
+    each[1, 10] -= comes_back
+    assert balance.unreturned(each, BACK[:2]) == pytest.approx(ratio, rel=0.05)
+
+
 @pytest.mark.parametrize(("share", "counts"), [(0.05, False), (0.2, True)])
 def test_links_that_move_next_to_nothing_say_nothing(share: float, counts: bool) -> None:
     each = np.vstack([np.full((2, 40), 10.0), 10 * share * parts(4, 8)[:2]])
@@ -66,9 +74,11 @@ def test_links_that_move_next_to_nothing_say_nothing(share: float, counts: bool)
 
 @pytest.mark.parametrize(("more", "counts"), [(15, True), (40, False)])
 def test_what_goes_one_way_in_all_is_not_awaited(more: float, counts: bool) -> None:
-    """In one of 38 steps a copy moves so much more one way."""
+    """In one of 38 steps a copy moves so much more one way. Later a message comes back in the next step."""
     each = np.full((2, 38), 1.0)
     each[0, 9] += more
+    each[0, 20] += 1
+    each[1, 21] += 1
     assert (balance.unreturned(each, BACK[:2]) > 0) == counts
 
 
