@@ -30,6 +30,10 @@ at most."""
 BEGINS_ANYWHERE = 0.01
 """Probability that a rail of a job begins at any other time."""
 
+SEVERAL_AS_ONE = 0.02
+"""Probability that a cluster of a job is seen to have one step where it has several: of one in fifty, single pairs show
+every second step, or the steps that are slower than others."""
+
 LEAST_DISTANCES = 3
 """Steps below which a series has no distances to speak of."""
 
@@ -175,6 +179,8 @@ def _log_odds_of_distances(ends: Integers, others: Integers, period_ns: float, n
 def _log_odds_of_waits(short: Integers, long: Integers, period_ns: float) -> float:
     """Return what the steps say in which a longer one ends: micro-batches of one job wait for it, another job does not.
 
+    Nor do steps of one job of which others were seen as one (`SEVERAL_AS_ONE`): of these, only the distances tell.
+
     Parameters
     ----------
     short, long : ends of the shorter and of the longer steps, ns
@@ -188,7 +194,8 @@ def _log_odds_of_waits(short: Integers, long: Integers, period_ns: float) -> flo
     spread = max(float(np.mean(np.abs(lasts[~ended] - usual))), SHARED_HOST_SLOWDOWN)
     longer: Floats = lasts[ended] - usual
     waits, goes_on = -np.maximum(longer, 0.0), -np.abs(longer) / spread - float(np.log(2 * spread))
-    return float(np.sum(waits - goes_on))
+    are_parts = float(np.sum(waits - goes_on))
+    return float(np.logaddexp(np.log(1 - SEVERAL_AS_ONE) + are_parts, np.log(SEVERAL_AS_ONE)))
 
 
 def _own_jitter(ends: Integers, others: Integers) -> float:

@@ -163,6 +163,20 @@ def test_on_busy_hosts_others_are_slower_for_a_while(longer: float, waits: bool)
     assert (one_job._log_odds_of_waits(ns(short), ns(short[2::3] - 0.5), 1e9) > 0) is waits
 
 
+@pytest.mark.parametrize(("off", "one"), [(0.3, True), (0.25, True), (None, False)])
+def test_a_rail_of_which_every_second_step_is_seen_stays_in_its_job(off: float | None, one: bool) -> None:
+    """Steps vary by 3 %, and so does the other rail's, if it is another job's."""
+    ends = walk(40, seed=1)
+    others = walk(20, seed=3, period=2) if off is None else ends[1::2] + off
+    assert (compared(rail(ends), rail(others)) > 0) is one
+
+
+def test_what_does_not_wait_may_be_steps_of_which_several_are_seen_as_one() -> None:
+    short = np.arange(60) * 1.0
+    said = one_job._log_odds_of_waits(ns(short), ns(short[1::2] - 0.3), 1e9)
+    assert said == pytest.approx(np.log(one_job.SEVERAL_AS_ONE), abs=0.01)
+
+
 def test_without_an_end_inside_or_outside_nothing_is_known_of_waiting() -> None:
     short = np.arange(6) * 1.0
     assert one_job._log_odds_of_waits(ns(short), ns([70, 80]), 1e9) == 0
