@@ -76,8 +76,9 @@ def gradient_groups(pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl
 def expert_groups(pairs: pl.DataFrame, groups: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     """Group the NICs that exchange tokens with each other's experts: `job_id`, `addr`, `group`.
 
-    Where what goes to other GPUs of a host is relayed there, rails alone are linked, though the host holds several
-    members of a gradient group: then they all take part.
+    Everybody sends to everybody, so nothing passes through a host unseen as a ring does. Where what goes to other GPUs
+    of a host is relayed there, rails alone are linked, though the host holds several members of a gradient group: then
+    they all take part.
 
     Parameters
     ----------
@@ -85,7 +86,7 @@ def expert_groups(pairs: pl.DataFrame, groups: pl.DataFrame, nics: pl.DataFrame)
     nics : `job_id`, `addr`, `host`, `rank`
     """
     exchanging = pairs.filter(pl.col("kind") == "ep")
-    found = groups_of(exchanging, nics)
+    found = _connected_groups(exchanging, exchanging.select("job_id", *ENDS).clear())
     if found.is_empty():
         return found
     crossing = rails.hops(exchanging, nics).filter(pl.col("src_rank") != pl.col("dst_rank")).select("job_id").unique()
