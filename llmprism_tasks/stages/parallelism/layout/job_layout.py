@@ -63,6 +63,9 @@ def job_layouts(
     for frame in told:
         known = known.join(frame, on="job_id", how="left")
     known = if_most_is_explained(known)
+    if "pp_stage" in members.columns:
+        piped = known.filter(pl.col("pp").is_not_null())["job_id"].implode()
+        members = members.with_columns(pp_stage=pl.when(pl.col("job_id").is_in(piped)).then("pp_stage"))
     return known.with_columns(confidence=confidence(known.columns)), members
 
 
