@@ -63,10 +63,7 @@ def job_layouts(
     for frame in told:
         known = known.join(frame, on="job_id", how="left")
     known = if_most_is_explained(known)
-    if "pp_stage" in members.columns:
-        piped = known.filter(pl.col("pp").is_not_null())["job_id"].implode()
-        members = members.with_columns(pp_stage=pl.when(pl.col("job_id").is_in(piped)).then("pp_stage"))
-    return known.with_columns(confidence=confidence(known.columns)), members
+    return known.with_columns(confidence=confidence(known.columns)), stages_of_known_pipelines(members, known)
 
 
 def if_most_is_explained(jobs: pl.DataFrame) -> pl.DataFrame:
@@ -78,6 +75,14 @@ def if_most_is_explained(jobs: pl.DataFrame) -> pl.DataFrame:
     """
     read = (pl.col("explained_bytes") >= MAJORITY).fill_null(value=True)
     return jobs.with_columns(pl.when(read).then(degree) for degree in DEGREES)
+
+
+def stages_of_known_pipelines(members: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
+    """Keep the `pp_stage` of members of jobs whose `pp` is known; where it is not, nobody knows of stages."""
+    if "pp_stage" not in members.columns:
+        return members
+    known = jobs.filter(pl.col("pp").is_not_null())["job_id"].implode()
+    return members.with_columns(pp_stage=pl.when(pl.col("job_id").is_in(known)).then("pp_stage"))
 
 
 def _layout_from_steps(

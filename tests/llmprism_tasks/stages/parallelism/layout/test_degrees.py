@@ -228,6 +228,14 @@ def test_relayed_experts_are_all_members_in_the_hosts() -> None:
     assert (row["tp"], row["dp"], row["ep"]) == (2, 4, 4)
 
 
+def test_two_groups_that_exchange_tokens_between_the_same_hosts_are_two() -> None:
+    """Across rails: everybody sends to everybody of the group, so that nothing passes through a host unseen."""
+    hosts, nics = cluster(2, 4)
+    across = [(nics[0][one], nics[1][other]) for group in ((0, 1), (2, 3)) for one in group for other in group]
+    row = layout_of([(*ends, "ep") for both in across for ends in (both, both[::-1])], hosts)
+    assert (row["dp"], row["ep"]) == (8, 4)
+
+
 def test_channels_that_enter_a_host_at_every_gpu_make_one_group() -> None:
     """Each GPU a rank: a ring's channels come in at one rail and go out at the next, so rails are apart by one."""
     hosts, nics = cluster(4, 4)

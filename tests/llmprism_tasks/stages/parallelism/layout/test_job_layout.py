@@ -11,6 +11,7 @@ from llmprism_tasks.stages.parallelism.layout.job_layout import (
     UNKNOWN_LAYOUT,
     confidence,
     if_most_is_explained,
+    stages_of_known_pipelines,
 )
 from llmprism_tasks.stages.parallelism.layout.job_profile import brevity
 
@@ -73,3 +74,11 @@ def test_a_layout_in_which_most_bytes_have_no_place_is_not_told(explained: float
     row = dict.fromkeys(("tp", "pp", "dp", "cp", "ep"), 2) | {"explained_bytes": explained}
     jobs = if_most_is_explained(pl.DataFrame([row], schema_overrides={"explained_bytes": pl.Float64}))
     assert set(jobs.drop("explained_bytes").row(0)) == {found}
+
+
+@pytest.mark.parametrize(("pp", "stages"), [(2, [0, 1]), (None, [None, None])])
+def test_no_stages_are_told_where_nobody_knows_how_many_there_are(pp: int | None, stages: list[int | None]) -> None:
+    members = pl.DataFrame({"job_id": ["j", "j"], "pp_stage": [0, 1]})
+    jobs = pl.DataFrame({"job_id": ["j"], "pp": pl.Series([pp], dtype=pl.Int32)})
+    assert stages_of_known_pipelines(members, jobs)["pp_stage"].to_list() == stages
+    assert stages_of_known_pipelines(members.drop("pp_stage"), jobs).columns == ["job_id"]
