@@ -120,3 +120,27 @@ def test_replicas_that_no_ring_reaches_are_part_of_their_job(tmp_path: Path) -> 
     found = headline(scores_of(tmp_path, "flows.parquet", "joint", tmp_path / "second.duckdb"))
     assert found["exact"] == found["windows"]
     assert (found["steps_found"], found["steps_extra"]) == (found["steps"], 0)
+
+
+@pytest.mark.parametrize("seed", [2, 900, 901])
+def test_steps_of_experts_are_told_by_the_few_gradients_that_cross_hosts(seed: int, tmp_path: Path) -> None:
+    """Tokens go everywhere in other sizes each time; gradients cross at some NICs. No step of these was told."""
+    write(CASES["experts"](np.random.default_rng([seed, len("experts")])), tmp_path, seed)
+    found = headline(scores_of(tmp_path, "flows.parquet", "joint", tmp_path / "second.duckdb"))
+    assert found["exact"] == found["windows"]
+    assert found["steps_found"] == found["steps"]
+    assert found["steps_extra"] <= ONE_UNDER_WAY
+    assert all(found["degrees"][one]["wrong"] == 0 for one in ("tp", "pp", "dp"))
+
+
+def test_rails_of_which_one_shows_every_second_step_are_one_job(tmp_path: Path) -> None:
+    """Four stages without overlap: the two places of a host were two jobs, one with steps of twice the time."""
+    nics = tuple(nic(host, gpu) for host in range(4) for gpu in range(8))
+    job = Training(
+        "jobA", "1f1b", nics, 9.2, 178.0, tp=2, pp=4, micro_batches=16, layers=2, layer_s=0.0144, layer_bytes=5.6e7,
+        bucket_bytes=3.7e8, activation_bytes=6.4e7, lengths=0.1, overlap=False, jitter=0.009, optimizer_s=0.0139,
+    )  # fmt: skip
+    write(Platform([job], hosts=4, gpus=8, rate=5e9, idle_s=0.001, lost=0.002, end_s=180.0), tmp_path, 107)
+    found = headline(scores_of(tmp_path, "flows.parquet", "joint", tmp_path / "second.duckdb"))
+    assert found["exact"] == found["windows"]
+    assert found["steps_extra"] <= ONE_UNDER_WAY

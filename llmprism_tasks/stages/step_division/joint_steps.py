@@ -32,7 +32,7 @@ from llmprism_tasks.stages.step_division.groups.group_steps import (
     steps_together,
 )
 from llmprism_tasks.stages.step_division.groups.single_burst import first_bursts
-from llmprism_tasks.stages.step_division.groups.templates.levels import EXPLAINED_BYTES
+from llmprism_tasks.stages.step_division.groups.templates.levels import EXPLAINED_BYTES, NEARLY_ALL
 from llmprism_tasks.stages.step_division.kernels.burst_totals import Totals
 from llmprism_tasks.stages.step_division.periodicity import (
     AT_LAGS,
@@ -62,12 +62,14 @@ class Streams:
     in_step : of these, those in their group's period, as `group_period.in_period` returns
     once : of groups without a period, those that show the end of one step: STREAM_COLUMNS, `src_addr`, `dst_addr`
     together : the steps of groups whose pairs show them together, which the others have no part in
+    of_few : the groups whose steps only a few of their NICs show: `group`. What the others send has no end of its own
     """
 
     found: pl.DataFrame
     in_step: pl.DataFrame
     once: pl.DataFrame
     together: Found
+    of_few: pl.DataFrame
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,7 @@ def steps_of_groups(
     bounds = {"until_ns": until_ns, "before_ns": before_ns}
     none = found.select("group", parts=pl.lit(value=True)).clear()
     joint = _steps_of_groups(flows, found, none, settings, **bounds)
-    refused = _groups_without_steps(joint)
+    refused = _groups_without_steps(joint, settings)
     return joint if refused.is_empty() else _steps_of_groups(flows, found, refused, settings, **bounds)
 
 
@@ -214,10 +216,16 @@ def _steps_of_groups(
     rest = steps_together(flows, silent, settings, by_bytes=True, parts=piped)
     together = merge_steps([together, rest])
     alone = alone.join(together.streams, on="group", how="anti", maintain_order="left")
+    untold = alone.filter(pl.col("size_class") != AT_LAGS).join(
+        pl.concat([known, refused.select("group")]), on="group", how="anti", maintain_order="left"
+    )
+    of_few = group_periods(flows, nic_pairs.as_coded(untold, flows), settings, until_ns=until_ns, of_few=True)
+    in_step = pl.concat([in_step, _streams_in_period(flows, untold, of_few, settings)])
+    known = pl.concat([known, of_few.select("group")])
     once = _single_burst_streams(flows, alone.join(known, on="group", how="anti"), settings, until_ns)
     found = pl.concat([alone, found.join(together.streams, on="group", how="semi", maintain_order="left")])
     shared = _jointly_cut_streams(nic_pairs.as_coded(found, flows), together).select(in_step.columns)
-    streams = Streams(found, pl.concat([in_step, shared]), once, together)
+    streams = Streams(found, pl.concat([in_step, shared]), once, together, of_few.select("group"))
     in_step = streams.in_step
     return _number_steps(
         flows, streams, pl.concat([in_step.select(STREAM_COLUMNS), once.select(STREAM_COLUMNS)]), settings, before_ns
@@ -241,11 +249,12 @@ def several_steps(clear: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
     return period.join(periods, on="group").filter(longer | shorter).select("group")
 
 
-def _groups_without_steps(joint: JointSteps) -> pl.DataFrame:
+def _groups_without_steps(joint: JointSteps, settings: RhythmSettings) -> pl.DataFrame:
     """Return the groups whose single pairs show no steps: `group`, `parts`.
 
     What they show are `parts` of a pipeline's steps where bytes come back, over links that show them, later than in the
-    one that they were sent in. And they are layers, or something else, where most bytes are sent in few of them.
+    one that they were sent in. And they are layers, or something else, where most bytes are sent in few of them. Where
+    just a few NICs show them, all senders have to send the same in nearly all of them, as in the steps of a template.
     """
     alone = joint.streams.in_step.filter(pl.col("size_class") != WITH_GROUP)
     links = pl.concat([alone.select(PAIR), alone.select(src_addr="dst_addr", dst_addr="src_addr")]).unique()
@@ -274,7 +283,12 @@ def _groups_without_steps(joint: JointSteps) -> pl.DataFrame:
         late = balance.unreturned(each[links_of], np.maximum(back[mine][links_of] - first, -1))
         sent = np.zeros((int(sender[mine].max()) + 1, each.shape[1]))
         np.add.at(sent, sender[mine], each)
-        if (parts := late > balance.UNRETURNED) or balance.alike_bytes_ratio(sent) < balance.BYTES_IN_ALIKE_STEPS:
+        showing = np.unique(sender[mine][on_link[mine]]).size
+        if showing >= settings.least_support * len(sent):
+            alike = balance.alike_bytes_ratio(sent) >= balance.BYTES_IN_ALIKE_STEPS
+        else:
+            alike = balance.alike_bytes_ratio(sent, settings.byte_tolerance) >= NEARLY_ALL
+        if (parts := late > balance.UNRETURNED) or not alike:
             rows.append((bounds[group], parts))
     chosen, parts_of = [row for row, _ in rows], pl.Series([parts for _, parts in rows], dtype=pl.Boolean)
     return pairs[chosen].select("group", parts=parts_of)
@@ -345,7 +359,8 @@ def _recut_streams(joint: JointSteps, ending: pl.DataFrame, settings: RhythmSett
     """Return the streams of jobs, of which those that are silent between their steps are cut there."""
     streams = joint.streams
     ended = streams.together.streams.filter("ended")
-    groups = streams.in_step.select("group").unique().join(ended, on="group", how="anti")
+    known = pl.concat([ended.select("group"), streams.of_few.cast(ended.select("group").schema)])
+    groups = streams.in_step.select("group").unique().join(known, on="group", how="anti")
     whole = nic_pairs.as_coded(streams.found.filter(pl.col("size_class") == WHOLE_PAIR), joint.flows)
     whole = whole.join(groups, on="group", how="semi", maintain_order="left").sort("group", "pair")
     if whole.is_empty():
@@ -498,8 +513,9 @@ def _single_burst_streams(
 def _pipeline_only_groups(streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Find the groups whose streams are all a pipeline's: `group`.
 
-    They have one size, as much comes back, and they link three NICs or more in a line, none with more than two
-    neighbours. Unless they also turn, they just repeat with its micro-batches.
+    They have one size, as much comes back, and these link three NICs or more in a line, none with more than two
+    neighbours, whatever else they have. Unless they also turn, they just repeat with its micro-batches. Two replicas
+    that exchange gradients have one neighbour each.
     """
     alike = answered(streams.filter(pl.col("size_class") == WHOLE_PAIR), settings).with_columns(answered=True)
     pairs = (
@@ -512,13 +528,16 @@ def _pipeline_only_groups(streams: pl.DataFrame, settings: RhythmSettings) -> pl
     shape = neighbours.group_by("group").agg(
         nics=pl.len(), most=pl.col("neighbours").max(), ends=pl.col("neighbours").sum()
     )
+    answering = ends_of(pairs.filter("answered")).group_by("group", "addr").agg(neighbours=pl.len())
+    between = answering.filter(pl.col("neighbours") == 4)  # two neighbours, each in both directions
     return (
         pairs.group_by("group")
         .agg(answered=pl.col("answered").fill_null(value=False).mean())
         .join(shape, on="group")
+        .join(between, on="group", how="semi")
         .filter(
             pl.col("answered") >= settings.least_support,
-            pl.col("most") == 4,  # two neighbours, each in both directions
+            pl.col("most") == 4,
             pl.col("ends") < 4 * pl.col("nics"),
         )
         .select("group")
@@ -543,6 +562,7 @@ def _streams_of_pairs(streams: Streams, pairs: pl.DataFrame) -> pl.DataFrame:
     )
     broken = (
         streams.found.filter(pl.col("size_class") == WHOLE_PAIR)
+        .join(streams.of_few, on="group", how="anti")
         .join(pairs, on=PAIR, how="semi")
         .join(fitting, on=PAIR, how="anti")
         .drop("threshold_ns")

@@ -77,16 +77,17 @@ def unreturned(each: Floats, back: Integers) -> float:
     return float(2 * returned.sum() / both.sum())
 
 
-def alike_bytes_ratio(sent: Floats) -> float:
+def alike_bytes_ratio(sent: Floats, tolerance: float = ALIKE_BYTES) -> float:
     """Return the ratio of the bytes of senders that are in steps in which they send about what they typically do, all
     senders alike.
 
     Parameters
     ----------
     sent : shape (senders, steps), bytes
+    tolerance : ratio by which these may differ
     """
     typical, in_all = np.median(sent, axis=1, keepdims=True), sent.sum(axis=1)
-    same = np.abs(sent - typical) <= ALIKE_BYTES * typical
+    same = np.abs(sent - typical) <= tolerance * typical
     return float((np.where(same, sent, 0.0).sum(axis=1) / np.maximum(in_all, 1.0)).mean())
 
 

@@ -32,7 +32,7 @@ HALVES_RATIO = 1.7
 
 
 def group_periods(
-    flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSettings, *, until_ns: int = 0
+    flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSettings, *, until_ns: int = 0, of_few: bool = False
 ) -> pl.DataFrame:
     """Find each group's period: the longest of those that about the most of its NICs agree on.
 
@@ -50,6 +50,8 @@ def group_periods(
     rhythms : as `stream_rhythms` returns, with a column `group`
     until_ns : what is seen ends here: the buckets of a first burst are no steps if silence follows them, nor if those
         of the second have followed it
+    of_few : whether a few of its NICs may tell it, as where gradients cross hosts at some of them, and tokens, whose
+        bytes never repeat, at all
 
     Returns
     -------
@@ -72,7 +74,7 @@ def group_periods(
     for others in (several, several.with_columns(period_ns="mean_period_ns"), few):
         left = others.join(found, on="group", how="anti")
         if not left.is_empty():
-            found = pl.concat([found, _agreed_periods(flows, rhythms, left, endpoints, runs, settings)])
+            found = pl.concat([found, _agreed_periods(flows, rhythms, left, endpoints, runs, settings, of_few=of_few)])
     return found.sort("group")
 
 
@@ -268,8 +270,10 @@ def _agreed_periods(
     endpoints: pl.DataFrame,
     runs: pl.DataFrame,
     settings: RhythmSettings,
+    *,
+    of_few: bool,
 ) -> pl.DataFrame:
-    """Return the period of each group whose NICs agree on one: `group`, `period_ns`.
+    """Return the period of each group on which enough of its NICs agree: `group`, `period_ns`.
 
     What goes on for longer than a step takes is no part of steps: a copy of files.
 
@@ -278,6 +282,7 @@ def _agreed_periods(
     runs : as `_longest_runs` returns
     """
     slotted = periodic.select("group", *PAIR, "bytes", "period_ns", slot=_log_slot("period_ns", settings))
+    least_share, least_support = (0.0, 0.0) if of_few else (settings.least_share, settings.least_support)
     total = rhythms.filter(pl.col("size_class") == WHOLE_PAIR).group_by("group").agg(total=pl.col("bytes").sum())
     supporters = _repeat_in_neighbour_slots(ends_of(slotted, "slot").unique()).group_by("group", "slot")
     periods = _repeat_in_neighbour_slots(slotted).group_by("group", "slot")
@@ -288,10 +293,10 @@ def _agreed_periods(
         carried.join(of_slots, on=["group", "slot"], how="left")
         .join(total, on="group")
         .with_columns(pl.col("total") - pl.col("beside").fill_null(0))
-        .filter(pl.col("carried") >= settings.least_share * pl.col("total"))
+        .filter(pl.col("carried") >= least_share * pl.col("total"))
         .join(supporters.agg(supporters=pl.col("addr").n_unique()), on=["group", "slot"])
         .join(endpoints, on="group")
-        .filter(pl.col("supporters") >= settings.least_support * pl.col("endpoints"))
+        .filter(pl.col("supporters") >= least_support * pl.col("endpoints"))
         .filter(pl.col("supporters") >= settings.period_support * pl.col("supporters").max().over("group"))
     )
     longest = support.sort("group", "period_ns").group_by("group", maintain_order=True).last()

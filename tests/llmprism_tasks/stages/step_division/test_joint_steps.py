@@ -792,3 +792,37 @@ def test_what_a_clear_template_has_several_of_are_layers(period: float, passes: 
     clear = pl.DataFrame({"pair": [0, 1], "group": "g", "group_period_ns": [period, period], "ended": passes})
     found = joint_steps.several_steps(clear, pl.DataFrame({"group": ["g", "h"], "period_ns": [1000.0, 1.0]}))
     assert found["group"].to_list() == several
+
+
+def tokens(*, more: float, count: int = 20) -> list[Row]:
+    """Return what six NICs exchange eight times in each step of a second, each with all others, in random sizes that
+    are alike in all; in each step they are larger by up to a ratio."""
+    draw, rows = random.Random(11), list[Row]()
+    for step in range(count):
+        larger = 1 + more * draw.random()
+        for turn in range(8):
+            for src in "abcdef":
+                at = 1000 * step + 90 * turn + 10 * draw.random()
+                each = [draw.uniform(0.2, 2) for _ in range(5)]
+                scale = 40 * MB * larger / sum(each)
+                others = "abcdef".replace(src, "")
+                rows += [(at, at + 1, src, dst, round(scale * one)) for dst, one in zip(others, each, strict=True)]
+    return rows
+
+
+@pytest.mark.parametrize(("more", "found"), [(0.0, 20), (0.1, 20), (1.0, 0)])
+def test_a_few_nics_tell_the_steps_in_which_all_send_the_same(more: float, found: int) -> None:
+    """Gradients of 80 MB cross hosts at two of six NICs, and all of them exchange tokens throughout."""
+    gradients = [burst("a", "b", 1000 * step + 800, length=20) for step in range(20)]
+    assert steps(flows(tokens(more=more), *gradients))["step"].n_unique() == found
+
+
+def test_two_replicas_beside_a_ring_are_no_line_of_stages() -> None:
+    """Gradients go both ways between two, and around one way between four."""
+    begins = every(1000, count=20)
+    pairs = [ring(pair, begins, parts=1) for pair in ("ab", "cd", "ef", "gh")]
+    streams = stream_rhythms(flows(*pairs, ring("ijkl", begins, parts=1)), DEFAULT).with_columns(group=pl.lit("g"))
+    assert joint_steps._pipeline_only_groups(streams, DEFAULT).is_empty()
+    line = [pipeline("a", "b", begins, spread=900, count=8), pipeline("b", "c", begins, spread=900, count=8)]
+    streams = stream_rhythms(flows(*line), DEFAULT).with_columns(group=pl.lit("g"))
+    assert joint_steps._pipeline_only_groups(streams, DEFAULT)["group"].to_list() == ["g"]
