@@ -12,9 +12,10 @@ def settle_filling_pairs(pairs: pl.DataFrame, same_size: float, same_bytes: floa
     """Say what `filling` pairs are, whose traffic of recurring sizes goes on through the step.
 
     Where no other pair of the job synchronises gradients in one burst, or those that do reduce tensors of the same
-    shape (in the same precision or the double), they are the parameters of fully sharded data parallelism (`dp`). Else
-    they are rings of context parallelism (`cp`), or, where gradients are reduced among some of a group's replicas
-    apart, experts with balanced loads (`ep`).
+    shape (in the same precision or the double), they are the parameters of fully sharded data parallelism (`dp`),
+    unless a pair carries just as much as one of them and one of the others together. Else they are rings of context
+    parallelism (`cp`), or, where gradients are reduced among some of a group's replicas apart, experts with balanced
+    loads (`ep`).
 
     Parameters
     ----------
@@ -28,6 +29,7 @@ def settle_filling_pairs(pairs: pl.DataFrame, same_size: float, same_bytes: floa
         return pairs
     experts = _jobs_reducing_experts_apart(pairs, filled, same_size)
     sharded = _sharded_jobs(pairs, filled, same_size)
+    sharded = sharded.filter(~sharded.is_in(_jobs_with_sums(pairs, filled, same_size).implode()))
     bursts = _jobs_with_other_bursts(pairs, filled, same_size, same_bytes)
     kind = (
         pl.when(~pl.col("job_id").is_in(bursts.implode()) | pl.col("job_id").is_in(sharded.implode()))
@@ -110,6 +112,31 @@ def _sharded_jobs(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -
     tensors = pairs.filter(pl.col("kind") == "dp").select("job_id", reduced="burst_size").unique()
     shape = _is_alike("reduced", "common_size", same_size) | _is_alike("reduced", 2 * pl.col("common_size"), same_size)
     return _share_of_same_tensors(filled, tensors, shape).filter(pl.col("same") >= AGREEING_NICS)["job_id"]
+
+
+def _jobs_with_sums(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -> pl.Series:
+    """Return the jobs of which a pair carries in a step what one that fills it and one that does not do together.
+
+    A ring of gradients goes over most hops of the rings of context that it joins, and over some more. All hops of one
+    ring carry the same.
+    """
+    each = pl.col("bytes_per_step")
+    some = filled.select("job_id", filling=each).unique()
+    others = pairs.filter(pl.col("kind") == "dp").select("job_id", gradients=each).unique()
+    sums = some.join(others, on="job_id").with_columns(sum=pl.col("filling") + pl.col("gradients")).sort("sum")
+    return (
+        others.sort("gradients")
+        .join_asof(
+            sums.select("job_id", "sum"),
+            left_on="gradients",
+            right_on="sum",
+            by="job_id",
+            strategy="nearest",
+            check_sortedness=False,
+        )
+        .filter(_is_alike("gradients", "sum", same_size).fill_null(value=False))["job_id"]
+        .unique()
+    )
 
 
 def _share_of_same_tensors(filled: pl.DataFrame, tensors: pl.DataFrame, same: pl.Expr) -> pl.DataFrame:

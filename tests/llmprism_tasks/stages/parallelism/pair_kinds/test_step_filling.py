@@ -49,6 +49,13 @@ def test_sharded_parameters_have_the_shape_of_what_is_reduced_on_most_pairs(alik
     assert filled([*fill, ("b", "a", "dp", None, BURST)])["a0", "b0"] == kind
 
 
+@pytest.mark.parametrize(("both", "kind"), [(1.0, "cp"), (1.019, "cp"), (1.021, "dp"), (0.97, "dp")])
+def test_blocks_that_share_a_hop_with_gradients_add_up_with_them(both: float, kind: str) -> None:
+    """Even where blocks that a collector merged happen to be as large as a bucket."""
+    hops = [("a", "b", "filling", BURST, None), ("b", "c", "dp", None, BURST), ("c", "a", "dp", None, BURST)]
+    assert filled(hops, carried={"b": STEP / 2, "c": both * 1.5 * STEP})["a", "b"] == kind
+
+
 @pytest.mark.parametrize(
     ("carried", "burst", "kind"),
     [(0.91, 1, "dp"), (0.89, 1, "cp"), (1.09, 1.019, "dp"), (1.11, 1, "cp"), (1, 1.021, "cp"), (1, None, "cp")],
