@@ -22,6 +22,10 @@ from llmprism_tasks.stages.diagnosis.step_times.work_spread import OUTLYING_SIGM
 from llmprism_tasks.stages.diagnosis.step_times.workload import are_heavier
 from llmprism_tasks.stages.traffic import nic_pairs
 
+TWO_HABITS = 4
+"""Pauses that two habits explain at whatever distance: two evaluations and two checkpoints. What is shorter than the
+setting `least_single_s` is neither."""
+
 STEP = ["job_id", "step_index"]
 
 REGULAR_FROM = 3
@@ -83,6 +87,9 @@ def _mark_stalled_steps(steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.
     ).with_columns(still=pl.col("long") & (pl.col("late_ns") >= MAJORITY * pl.col("longer")))
     long, still = steps.filter("long"), steps.filter("still")
     others = steps.join(long, on="step_index", how="anti")
+    long_pauses = still.select(pl.col("late_ns").median() >= settings.least_single_s * 1e9).item()
+    if still.height <= TWO_HABITS and long_pauses:
+        return None
     if still.height < max(settings.least_steps, MAJORITY * long.height) or others.height < settings.least_steps:
         return None
     varies_ns = others.select(relative_sigma(pl.col("silent_ns"))).item() * pl.lit(silent_ns)

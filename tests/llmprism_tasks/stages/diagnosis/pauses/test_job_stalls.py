@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 import pytest
-from handmade import MB, MS, WINDOW
+from handmade import MB, MS, WINDOW, settings
 from job_evidence import DEFAULT, history, kinds, lengthened, shuffled, without_rows, working
 from polars.testing import assert_frame_equal
 
@@ -182,3 +182,14 @@ def test_who_takes_longer_in_all_parts_of_most_steps_has_longer_samples(
     steps = spans.with_columns(long=long, still=long, longer=pl.col("length") - 1000 * MS)
     evidence = dataclasses.replace(standing({}), flows=kinds(dp=sent))
     assert job_stalls._has_longer_samples("j", steps, evidence) == samples
+
+
+@pytest.mark.parametrize(
+    ("at", "least_s", "rows"),
+    [((1, 4, 9, 12), 0.49, 0), ((1, 4, 9, 12), 0.51, 1), ((1, 4, 6, 9, 12), 0.49, 1)],
+    ids=["two habits", "too short for one", "one more"],
+)
+def test_a_few_long_pauses_may_be_two_habits(at: Sequence[int], least_s: float, rows: int) -> None:
+    """They take half a second each."""
+    found = job_stalls.find(standing(dict.fromkeys(at, 500.0)), settings("diagnosis", least_single_s=least_s).diagnosis)
+    assert found.height == rows
