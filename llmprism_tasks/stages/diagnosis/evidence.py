@@ -199,7 +199,7 @@ def gather(
         storage=_storage_writes(traffic, topology, job_members),
         paths=traffic.table["switch_path"],
         beside=_foreign_traffic(traffic, job_members, pairs),
-        retried=_retries_of_members(traffic, job_members, window),
+        retried=_retries_of_members(traffic, job_members, window, settings.diagnosis.chance_within(window.length_ns)),
         announced=announced(job_traffic.flows, flows, settings.traffic),
     )
 
@@ -275,10 +275,12 @@ def _foreign_traffic(traffic: TrafficIndex, job_members: pl.DataFrame, pairs: pl
     return moved.sort("job_id", "addr", "flow_start_ns", "bytes").cast(pl.Schema(FOREIGN_TRAFFIC_SCHEMA))
 
 
-def _retries_of_members(traffic: TrafficIndex, job_members: pl.DataFrame, window: Window) -> pl.DataFrame:
+def _retries_of_members(
+    traffic: TrafficIndex, job_members: pl.DataFrame, window: Window, most_chance: float
+) -> pl.DataFrame:
     """Return what members of one job tried in vain to send each other, in the window or the one before."""
     since_ns = window.start_ns - window.length_ns
-    tries = retries.retried(traffic.flows.filter(pl.col("flow_start_ns") >= since_ns))
+    tries = retries.retried(traffic.flows.filter(pl.col("flow_start_ns") >= since_ns), most_chance)
     members = job_members.select("job_id", "addr")
     for end in nic_pairs.PAIR:
         tries = tries.join(members.rename({"addr": end}), on=["job_id", end] if "job_id" in tries.columns else end)

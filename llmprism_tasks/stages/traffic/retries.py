@@ -27,13 +27,10 @@ SHORTEST_NS = 100_000_000
 """Shortest wait before a retry, ns: TCP waits for 200 ms, and messages of a GPU follow each other as quickly by
 themselves."""
 
-TRIES_BY_CHANCE = 0.0005
-"""Probability below which so many waits that double are no chance: a receiver is looked at 1,440 times a day."""
-
 RETRIES_SCHEMA = {"src_addr": pl.String, "dst_addr": pl.String, "since_ns": pl.Int64, "until_ns": pl.Int64}
 
 
-def retried(flows: pl.DataFrame) -> pl.DataFrame:
+def retried(flows: pl.DataFrame, most_chance: float) -> pl.DataFrame:
     """Return tries in vain, three at a time: `src_addr`, `dst_addr`, `since_ns` (the first), `until_ns` (the third).
 
     The pair sent nothing else meanwhile, and nothing came back. Heartbeats and other packets that come at any time wait
@@ -43,6 +40,7 @@ def retried(flows: pl.DataFrame) -> pl.DataFrame:
     Parameters
     ----------
     flows : as `nic_pairs.numbered` returns, all flows of some time
+    most_chance : chance at which waits of other packets to a receiver may be taken for tries
     """
     suspect = flows.filter((pl.col("bytes") <= PACKET_BYTES).any().over("pair")).sort("pair", "flow_start_ns")
     waited = pl.col("flow_start_ns").diff().over("pair")
@@ -58,7 +56,7 @@ def retried(flows: pl.DataFrame) -> pl.DataFrame:
         .with_columns(doubled=pl.col("ratio").is_between(*DOUBLED_WAITS))
         .rename({"flow_start_ns": "last_ns"})
     )
-    tries = waits.filter("doubled").join(_tried_receivers(waits), on="dst_addr", how="semi")
+    tries = waits.filter("doubled").join(_tried_receivers(waits, most_chance), on="dst_addr", how="semi")
     if tries.is_empty():
         return pl.DataFrame(schema=RETRIES_SCHEMA)
     vain = nic_pairs.named(tries.select(*PAIR, since_ns="first_ns", until_ns="last_ns")).unique()
@@ -70,7 +68,7 @@ def retried(flows: pl.DataFrame) -> pl.DataFrame:
     return vain.join(answered, on=list(RETRIES_SCHEMA), how="anti").sort(list(RETRIES_SCHEMA))
 
 
-def _tried_receivers(waits: pl.DataFrame) -> pl.DataFrame:
+def _tried_receivers(waits: pl.DataFrame, most_chance: float) -> pl.DataFrame:
     """Return `dst_addr`: to whom waits double more often than those between packets that come at any time.
 
     Of two such waits, the second is r times the first or more with a probability of 1 / (1 + r).
@@ -83,5 +81,5 @@ def _tried_receivers(waits: pl.DataFrame) -> pl.DataFrame:
     each = waits.group_by("dst_addr").agg(pl.col("doubled").sum(), every=pl.len())
     doubled, every = (each[name].to_list() for name in ("doubled", "every"))
     chance = 1 / (1 + least) - 1 / (1 + most)
-    surely = [binomial.tail(*counts, chance) <= TRIES_BY_CHANCE for counts in zip(doubled, every, strict=True)]
+    surely = [binomial.tail(*counts, chance) <= most_chance for counts in zip(doubled, every, strict=True)]
     return each.filter(pl.Series(surely, dtype=pl.Boolean)).select("dst_addr")

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
+from llmprism_tasks.stages.liveness.overdue import LONGER_BY_STEPS
 
 SLOW_STORAGE_RATIO = 2.0
 """Ratio of a pause to the usual one from which storage has become slow: at half its rate. The longest of a healthy
@@ -20,9 +21,6 @@ job's checkpoints took 1.6 times the shortest."""
 USUAL_QUANTILE = 0.75
 """Quantile of a job's pauses up to which they are usual: a job may pause for several reasons, for a different time
 each, and one pause in four may be a fault's."""
-
-IN_STEP_RATIO = 1.25
-"""Ratio to the longest silence of most steps up to which a silence is a part of a step; long steps vary by less."""
 
 
 def is_habit(job_id: str, since_ns: int, silent_ns: float, period_ns: float, evidence: Evidence) -> bool:
@@ -39,7 +37,7 @@ def is_habit(job_id: str, since_ns: int, silent_ns: float, period_ns: float, evi
     since, back = mine["since_ns"].to_numpy(), mine["back_ns"].to_numpy()
     lengths = back - since
     in_step_ns = _silence_of_steps(lengths, int((back.max() - since.min()) / period_ns))
-    pauses = lengths[lengths > IN_STEP_RATIO * in_step_ns] - in_step_ns
+    pauses = lengths[lengths > (1 + LONGER_BY_STEPS) * in_step_ns] - in_step_ns
     if not pauses.size:
         return False
     return bool(silent_ns - in_step_ns < SLOW_STORAGE_RATIO * np.quantile(pauses, USUAL_QUANTILE))

@@ -12,6 +12,9 @@ from polars.testing import assert_frame_equal
 
 from llmprism_tasks.stages.traffic import nic_pairs, retries
 
+CHANCE = 1 / 6000
+"""In a minute of a job of which a hundred hours may show chance once."""
+
 
 def sent(times: Sequence[float], size: int = 8_948, pair: str = "ab") -> list[Row]:
     """Return single packets from `a` to `b` at these times, in ms."""
@@ -22,7 +25,7 @@ def found(*rows: Sequence[Row]) -> list[tuple[str, str, float, float]]:
     numbered, _ = nic_pairs.numbered(flows(*rows))
     return [
         (src, dst, (since - WINDOW.start_ns) / MS, (until - WINDOW.start_ns) / MS)
-        for src, dst, since, until in retries.retried(numbered).rows()
+        for src, dst, since, until in retries.retried(numbered, CHANCE).rows()
     ]
 
 
@@ -84,4 +87,4 @@ def test_who_answers_was_reached(at: float, left: int) -> None:
 
 def test_nothing_is_told_of_nothing() -> None:
     numbered, _ = nic_pairs.numbered(flows([]))
-    assert_frame_equal(retries.retried(numbered), pl.DataFrame(schema=retries.RETRIES_SCHEMA))
+    assert_frame_equal(retries.retried(numbered, CHANCE), pl.DataFrame(schema=retries.RETRIES_SCHEMA))
