@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from llmprism_tasks.settings.schema import number
 
+HOUR_NS = 3_600e9
+
 
 @dataclass(frozen=True)
 class DiagnosisSettings:
@@ -54,7 +56,7 @@ class DiagnosisSettings:
         unit="per job and hour",
         low=1e-9,
         high=100,
-        reason="how often a single slow step of a healthy job may be reported: one of a hundred jobs an hour",
+        reason="how often chance may make a healthy job look ill in one way: one of a hundred jobs an hour",
     )
     least_single_s: float = number(
         1.0,
@@ -136,3 +138,7 @@ class DiagnosisSettings:
         reason="a device that costs no time is told from this ratio of its pace to that of its peers: lanes and hosts "
         "that are well differ by less, and a half-rate link by more",
     )
+
+    def chance_within(self, length_ns: float) -> float:
+        """Return the chance at which something healthy may be reported in a time, by `false_alarms_per_h`."""
+        return min(self.false_alarms_per_h * length_ns / HOUR_NS, 0.5)

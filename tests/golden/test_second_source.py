@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accuracy.runs.scored_run import scores_of
+from accuracy.runs.scored_run import run_with_messages, scores_of
 from accuracy.second_source.cases import CASES
-from accuracy.second_source.folder import Platform, nic, write
+from accuracy.second_source.folder import STORAGE, Platform, nic, write
 from accuracy.second_source.training import Training
 from llmprism_tasks.reports.evaluation.headline import headline
 
@@ -144,3 +144,16 @@ def test_rails_of_which_one_shows_every_second_step_are_one_job(tmp_path: Path) 
     found = headline(scores_of(tmp_path, "flows.parquet", "joint", tmp_path / "second.duckdb"))
     assert found["exact"] == found["windows"]
     assert found["steps_extra"] <= ONE_UNDER_WAY
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_heartbeats_checkpoints_and_long_samples_are_no_faults(seed: int, tmp_path: Path) -> None:
+    """NICs that were sent heartbeats had lost their links: three messages in eight minutes."""
+    job = replace(
+        REPLICATED, end_s=238.0, layers=12, layer_s=0.04, layer_bytes=3e7, bucket_bytes=1e8, unevenness=0.05, tail=0.08,
+        channels=1, save_every=20, save_s=6.0, save_bytes=5e8, storage=STORAGE, head=1.5, optimizer_s=0.03,
+    )  # fmt: skip
+    write(Platform([job], hosts=8, gpus=2, rate=5e9, lost=0.001, chatter_s=0.5, end_s=240.0), tmp_path, seed)
+    found, told = run_with_messages(tmp_path, "flows.parquet", tmp_path / "second.duckdb")
+    assert told == []
+    assert found["diagnoses"].is_empty()

@@ -16,7 +16,7 @@ from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.own_work.announcements import MEASURED_COLUMNS, announced
 from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
-from llmprism_tasks.stages.liveness.overdue import Silence, long_silences
+from llmprism_tasks.stages.liveness.overdue import BIN_NS, Silence, long_silences, quiet_times
 from llmprism_tasks.stages.parallelism.layout.dp_groups import gradient_groups
 from llmprism_tasks.stages.parallelism.phase import parallelism
 from llmprism_tasks.stages.step_division import completion
@@ -69,6 +69,8 @@ STORAGE_SCHEMA = {"job_id": pl.String, "flow_start_ns": pl.Int64, "bytes": pl.In
 
 RETRIES_SCHEMA = {"job_id": pl.String, **retries.RETRIES_SCHEMA}
 
+PAUSES_SCHEMA = {"job_id": pl.String, "since_ns": pl.Int64, "back_ns": pl.Int64}
+
 FOREIGN_TRAFFIC_SCHEMA = {"job_id": pl.String, "addr": pl.String, "flow_start_ns": pl.Int64, "bytes": pl.Int64}
 
 
@@ -91,6 +93,8 @@ class Evidence:
     window : the window
     silences : silences of jobs in the middle of a step, or after which some members were replaced
     rests : other long silences of jobs that are news: between two steps, or after a checkpoint was written
+    pauses : silences of jobs, of a second or more, look-back included, whatever run they were in: `job_id`, `since_ns`,
+        `back_ns`
     storage : writes of members to addresses outside the topology: `job_id`, `flow_start_ns`, `bytes`
     paths : the `switch_path` of each `row` of the flows table; None if the flows have the column themselves
     beside : bulk flows of members that are no training of their job, as from and to others than members, once for each
@@ -107,6 +111,7 @@ class Evidence:
     window: Window
     silences: Sequence[Silence] = ()
     rests: Sequence[Silence] = ()
+    pauses: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=PAUSES_SCHEMA))
     storage: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=STORAGE_SCHEMA))
     paths: pl.Series | None = None
     beside: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=FOREIGN_TRAFFIC_SCHEMA))
@@ -190,10 +195,11 @@ def gather(
         window=window,
         silences=silences,
         rests=rests,
+        pauses=quiet_times(every).filter(pl.col("back_ns") - pl.col("since_ns") >= BIN_NS),
         storage=_storage_writes(traffic, topology, job_members),
         paths=traffic.table["switch_path"],
         beside=_foreign_traffic(traffic, job_members, pairs),
-        retried=_retries_of_members(traffic, job_members, window),
+        retried=_retries_of_members(traffic, job_members, window, settings.diagnosis.chance_within(window.length_ns)),
         announced=announced(job_traffic.flows, flows, settings.traffic),
     )
 
@@ -269,10 +275,12 @@ def _foreign_traffic(traffic: TrafficIndex, job_members: pl.DataFrame, pairs: pl
     return moved.sort("job_id", "addr", "flow_start_ns", "bytes").cast(pl.Schema(FOREIGN_TRAFFIC_SCHEMA))
 
 
-def _retries_of_members(traffic: TrafficIndex, job_members: pl.DataFrame, window: Window) -> pl.DataFrame:
+def _retries_of_members(
+    traffic: TrafficIndex, job_members: pl.DataFrame, window: Window, most_chance: float
+) -> pl.DataFrame:
     """Return what members of one job tried in vain to send each other, in the window or the one before."""
     since_ns = window.start_ns - window.length_ns
-    tries = retries.retried(traffic.flows.filter(pl.col("flow_start_ns") >= since_ns))
+    tries = retries.retried(traffic.flows.filter(pl.col("flow_start_ns") >= since_ns), most_chance)
     members = job_members.select("job_id", "addr")
     for end in nic_pairs.PAIR:
         tries = tries.join(members.rename({"addr": end}), on=["job_id", end] if "job_id" in tries.columns else end)

@@ -52,7 +52,6 @@ class Gap:
     back_ns: int | None
     longest_ns: int
     is_longest: bool = True
-    trained_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -332,21 +331,9 @@ def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterat
     They are longer than any before; one that is not over, by the time in which a job restarts. Shorter gaps are
     included if other NICs joined the job after them, and those that are over and are not the longest.
     """
-    gaps = (
-        _busy_seconds(bulk)
-        .select(
-            "job_id",
-            since_ns=pl.col("last_ns").cum_max().over("job_id"),
-            back_ns=pl.col("first_ns").shift(-1).over("job_id"),
-            seen_ns=pl.col("first_ns").first().over("job_id"),
-        )
-        .with_columns(length=pl.coalesce("back_ns", pl.lit(window.end_ns)) - pl.col("since_ns"))
-    )
+    gaps = quiet_times(bulk).with_columns(length=pl.coalesce("back_ns", pl.lit(window.end_ns)) - pl.col("since_ns"))
     over = pl.col("back_ns").is_not_null()
-    longest = pl.col("length").clip(lower_bound=0).cum_max().shift(fill_value=0).over("job_id")
-    again = (
-        pl.when(pl.col("length") > RESTART_SHARE * _restart_silence_ns(settings)).then("back_ns").shift().forward_fill()
-    )
+    longest = pl.col("length").cum_max().shift(fill_value=0).over("job_id")
     latest = _joining_times(bulk).group_by("job_id").agg(pl.col("joined_ns").max())
     least_ns = _restart_silence_ns(settings)
     shortest = (
@@ -359,7 +346,7 @@ def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterat
     replaces = (pl.col("joined_ns") >= pl.col("back_ns")).fill_null(value=False)
     clearly = ~over | replaces | (pl.col("length") > (1 + LONGER_BY_STEPS) * pl.col("longest_ns"))
     long = (
-        gaps.with_columns(longest_ns=longest, trained_ns=pl.coalesce(again.over("job_id"), "seen_ns"))
+        gaps.with_columns(longest_ns=longest)
         .join(latest, on="job_id", maintain_order="left")
         .filter(
             pl.col("length") > shortest,
@@ -367,7 +354,7 @@ def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterat
         )
         .with_columns(is_longest=clearly)
     )
-    return (Gap(**row) for row in long.drop("length", "joined_ns", "seen_ns").iter_rows(named=True))
+    return (Gap(**row) for row in long.drop("length", "joined_ns").iter_rows(named=True))
 
 
 def _joining_times(bulk: pl.DataFrame) -> pl.DataFrame:
@@ -376,6 +363,26 @@ def _joining_times(bulk: pl.DataFrame) -> pl.DataFrame:
     first = nic_pairs.named(bulk.select("job_id", *PAIR, "flow_start_ns")[nic_pairs.starts_of_pairs(bulk)[:-1]])
     ends = pl.concat([first.select("job_id", "flow_start_ns", addr=end) for end in PAIR])
     return ends.group_by("job_id", "addr").agg(joined_ns=pl.col("flow_start_ns").min())
+
+
+def quiet_times(bulk: pl.DataFrame) -> pl.DataFrame:
+    """Return the times without flows of each job: `job_id`, `since_ns`, `back_ns`; sorted by `job_id` and time.
+
+    The last time of a job has no end (NULL). Times within one second of the clock are absent.
+
+    Parameters
+    ----------
+    bulk : flows inside jobs, with `job_id`
+    """
+    return (
+        _busy_seconds(bulk)
+        .select(
+            "job_id",
+            since_ns=pl.col("last_ns").cum_max().over("job_id"),
+            back_ns=pl.col("first_ns").shift(-1).over("job_id"),
+        )
+        .filter(pl.col("back_ns").is_null() | (pl.col("back_ns") > pl.col("since_ns")))
+    )
 
 
 def _busy_seconds(bulk: pl.DataFrame) -> pl.DataFrame:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from llmprism_tasks.numerics import binomial
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.nic_pairs import PAIR
 from llmprism_tasks.stages.traffic.opposite import opposite
@@ -29,28 +30,33 @@ themselves."""
 RETRIES_SCHEMA = {"src_addr": pl.String, "dst_addr": pl.String, "since_ns": pl.Int64, "until_ns": pl.Int64}
 
 
-def retried(flows: pl.DataFrame) -> pl.DataFrame:
+def retried(flows: pl.DataFrame, most_chance: float) -> pl.DataFrame:
     """Return tries in vain, three at a time: `src_addr`, `dst_addr`, `since_ns` (the first), `until_ns` (the third).
 
-    The pair sent nothing else meanwhile, and nothing came back. Sorted by pair and time.
+    The pair sent nothing else meanwhile, and nothing came back. Heartbeats and other packets that come at any time wait
+    twice as long as before now and then. So more of what a receiver is sent must do so than chance explains. Sorted by
+    pair and time.
 
     Parameters
     ----------
     flows : as `nic_pairs.numbered` returns, all flows of some time
+    most_chance : chance at which waits of other packets to a receiver may be taken for tries
     """
     suspect = flows.filter((pl.col("bytes") <= PACKET_BYTES).any().over("pair")).sort("pair", "flow_start_ns")
     waited = pl.col("flow_start_ns").diff().over("pair")
     again = ((pl.col("bytes").diff() == 0) & (pl.col("bytes") <= PACKET_BYTES)).over("pair")
-    tries = (
+    waits = (
         suspect.with_columns(wait_ns=waited, again=again)
         .with_columns(
             ratio=pl.col("wait_ns") / pl.col("wait_ns").shift().over("pair"),
             again=pl.col("again") & pl.col("again").shift().over("pair"),
             first_ns=pl.col("flow_start_ns").shift(LEAST_TRIES - 1).over("pair"),
         )
-        .filter("again", pl.col("ratio").is_between(*DOUBLED_WAITS), pl.col("wait_ns") >= 2 * SHORTEST_NS)
+        .filter("again", pl.col("wait_ns") >= 2 * SHORTEST_NS)
+        .with_columns(doubled=pl.col("ratio").is_between(*DOUBLED_WAITS))
         .rename({"flow_start_ns": "last_ns"})
     )
+    tries = waits.filter("doubled").join(_tried_receivers(waits, most_chance), on="dst_addr", how="semi")
     if tries.is_empty():
         return pl.DataFrame(schema=RETRIES_SCHEMA)
     vain = nic_pairs.named(tries.select(*PAIR, since_ns="first_ns", until_ns="last_ns")).unique()
@@ -60,3 +66,20 @@ def retried(flows: pl.DataFrame) -> pl.DataFrame:
         pl.col("back_flow_start_ns") < pl.col("until_ns"), pl.col("back_flow_end_ns") > pl.col("since_ns")
     )
     return vain.join(answered, on=list(RETRIES_SCHEMA), how="anti").sort(list(RETRIES_SCHEMA))
+
+
+def _tried_receivers(waits: pl.DataFrame, most_chance: float) -> pl.DataFrame:
+    """Return `dst_addr`: to whom waits double more often than those between packets that come at any time.
+
+    Of two such waits, the second is r times the first or more with a probability of 1 / (1 + r).
+
+    Parameters
+    ----------
+    waits : `dst_addr`, and whether each of its waits has `doubled`
+    """
+    least, most = DOUBLED_WAITS
+    each = waits.group_by("dst_addr").agg(pl.col("doubled").sum(), every=pl.len())
+    doubled, every = (each[name].to_list() for name in ("doubled", "every"))
+    chance = 1 / (1 + least) - 1 / (1 + most)
+    surely = [binomial.tail(*counts, chance) <= most_chance for counts in zip(doubled, every, strict=True)]
+    return each.filter(pl.Series(surely, dtype=pl.Boolean)).select("dst_addr")

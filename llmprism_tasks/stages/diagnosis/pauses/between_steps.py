@@ -20,6 +20,7 @@ from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, candidate_columns, shares
 from llmprism_tasks.stages.diagnosis.pauses import hang
 from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES
+from llmprism_tasks.stages.diagnosis.pauses.habit import is_habit
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.liveness.overdue import Silence
 
@@ -79,17 +80,16 @@ def readings(silence: Silence, settings: DiagnosisSettings) -> dict[str, float]:
 
 
 def _pause_row(silence: Silence, evidence: Evidence, settings: DiagnosisSettings) -> Row | None:
-    """Return the row of a job that went on, or still saves; None if its steps take as long now and then, or if saving
-    costs it less than the settings allow."""
+    """Return the row of a job that went on, or still saves; None if its steps take as long now and then, or if it has
+    paused like that before."""
     gap, where = silence.gap, silence.where
     silent_ns = silence.until_ns - gap.since_ns
     model = duration_model.fitted(where.lengths_ns, settings.least_noise)
     if model is None or silence.until_ns - where.ended_ns < model.least_ns(settings):
         return None
-    saves = silence.saved >= CHECKPOINT_BYTES
-    dear = saves and silent_ns >= settings.least_checkpoint * (silence.until_ns - gap.trained_ns)
-    if not (gap.is_longest or dear):
+    if is_habit(gap.job_id, gap.since_ns, silent_ns, where.period_ns, evidence):
         return None
+    saves = silence.saved >= CHECKPOINT_BYTES
     lost_ns = silent_ns - min(gap.longest_ns, where.period_ns)
     lasted = f"was silent for {silent_ns / 1e9:.1f} s until it went on"
     if not silence.over:

@@ -21,6 +21,7 @@ from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.numerics.robust import sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
+from llmprism_tasks.stages.diagnosis.pauses.habit import SLOW_STORAGE_RATIO
 
 CHECKPOINT_EXCESS = 0.25
 """Ratio of the usual step by which a step with a checkpoint must be longer; the jitter of a whole job is less."""
@@ -34,9 +35,6 @@ intervals by chance are not rare."""
 MISSED_PAUSES = 2
 """Distances between pauses that a job must have run without one before the first, if it began to pause only then: one
 of a habit may have been missed."""
-SLOW_STORAGE_RATIO = 2.0
-"""Ratio of a checkpoint's pause to the usual one from which storage has become slow: at half its rate. The longest of a
-healthy job's checkpoints took 1.6 times the shortest."""
 LONGEST_HABIT = 0.4
 """Ratio of pauses to the time between them from which a job pauses for more than by choice: evaluations take up to a
 quarter."""

@@ -17,8 +17,14 @@ from llmprism_tasks.stages.diagnosis.compute.slow_compute import slow_nics
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses import checkpoints, stalls
+from llmprism_tasks.stages.diagnosis.step_times.longer_throughout import longer_throughout
 from llmprism_tasks.stages.diagnosis.step_times.work_spread import OUTLYING_SIGMAS
 from llmprism_tasks.stages.diagnosis.step_times.workload import are_heavier
+from llmprism_tasks.stages.traffic import nic_pairs
+
+TWO_HABITS = 4
+"""Pauses that two habits explain at whatever distance: two evaluations and two checkpoints. What is shorter than the
+setting `least_single_s` is neither."""
 
 STEP = ["job_id", "step_index"]
 
@@ -59,7 +65,9 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     for (job_id,), mine in steps.group_by("job_id", maintain_order=True):
         judged = _mark_stalled_steps(mine, settings)
         row = None if judged is None else _row(str(job_id), judged, settings)
-        if judged is not None and row is not None and not _has_more_work(str(job_id), judged, evidence):
+        if judged is None or row is None or _has_more_work(str(job_id), judged, evidence):
+            continue
+        if not _has_longer_samples(str(job_id), judged, evidence):
             rows.append(row)
     return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
@@ -79,6 +87,9 @@ def _mark_stalled_steps(steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.
     ).with_columns(still=pl.col("long") & (pl.col("late_ns") >= MAJORITY * pl.col("longer")))
     long, still = steps.filter("long"), steps.filter("still")
     others = steps.join(long, on="step_index", how="anti")
+    long_pauses = still.select(pl.col("late_ns").median() >= settings.least_single_s * 1e9).item()
+    if still.height <= TWO_HABITS and long_pauses:
+        return None
     if still.height < max(settings.least_steps, MAJORITY * long.height) or others.height < settings.least_steps:
         return None
     varies_ns = others.select(relative_sigma(pl.col("silent_ns"))).item() * pl.lit(silent_ns)
@@ -91,6 +102,21 @@ def _has_more_work(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> bool
     """Return whether the stalled steps hold more work than others."""
     ratio = (pl.col("longer") / (pl.col("length_ns") - pl.col("longer"))).filter("still").median()
     return are_heavier(job_id, steps.with_columns(slow="still"), float(steps.select(ratio).item()), evidence)
+
+
+def _has_longer_samples(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> bool:
+    """Return whether steps that are longer in all their parts lose most of the time.
+
+    Who waits for one rank stands still once.
+    """
+    flows = evidence.flows.filter(pl.col("job_id") == job_id).sort("flow_start_ns")
+    usual = pl.col("bytes").sum().over(nic_pairs.PAIR)
+    flows = flows.select("flow_start_ns", until=pl.col("flow_end_ns").cum_max(), share=pl.col("bytes") / usual)
+    begins, until, sizes = (column.to_numpy() for column in flows.get_columns())
+    starts, ends, long = (steps[name].to_numpy() for name in ("start_ns", "end_ns", "long"))
+    steps = steps.with_columns(samples=longer_throughout(begins, until, sizes, starts, ends, ~long))
+    lost = pl.col("longer").filter("still")
+    return bool(steps.select(lost.filter(pl.col("samples").filter("still")).sum() > MAJORITY * lost.sum()).item())
 
 
 def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:

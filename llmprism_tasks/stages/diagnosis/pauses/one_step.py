@@ -21,7 +21,8 @@ from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, as_likely, candidate_columns
 from llmprism_tasks.stages.diagnosis.network import devices
-from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES, SLOW_STORAGE_RATIO
+from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES
+from llmprism_tasks.stages.diagnosis.pauses.habit import SLOW_STORAGE_RATIO, is_habit
 from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped_in_step
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.diagnosis.step_times.duration_model import WORTH_A_ROW, DurationModel
@@ -267,7 +268,9 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
     saving = course.written - usual_written >= CHECKPOINT_BYTES
     saves = slow & silent & saving
     rest = slow & ~saves
-    saves &= _is_news(steps, saving, evidence, settings)
+    habitual = _is_habitual(steps, course, evidence)
+    # What is usual nobody knows before the second checkpoint: it may cost as much of a window as regular ones.
+    saves &= ~habitual & (steps.excess >= settings.least_checkpoint * evidence.window.length_ns)
     rows = []
     if saves.any():
         wrote = f"while its members wrote {course.written[saves].sum() / 1e6:,.0f} MB to storage"
@@ -282,6 +285,7 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
         how = "while its training stood still, and its members waited for one; the flows do not show which"
         rows.append(_row("stalls", steps, stalls, course, how) | {"confidence": 1.0})
         rest &= ~stalls
+    rest &= ~(silent & habitual)
     if rest.any():
         how = "while its training stood still" if (rest & silent).any() else "while its members sent data"
         at = int(np.flatnonzero(rest)[steps.lengths[rest].argmax()])
@@ -292,25 +296,12 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
     return rows
 
 
-def _is_news(steps: Steps, saves: Flags, evidence: Evidence, settings: DiagnosisSettings) -> Flags:
-    """Return in which steps a checkpoint is no habit of the job: it takes far longer than those before it.
-
-    Where none was seen before, nobody knows what is usual, and the time it takes decides: as much of a window as
-    regular checkpoints may cost.
-
-    Parameters
-    ----------
-    saves : in which steps members wrote a checkpoint
-    """
-    excess = np.maximum(steps.excess, 0)
-    # What is written at the end of a step may lengthen the next one.
-    paused = np.maximum(excess, np.append(excess[1:], 0))
-    least = np.full(excess.size, settings.least_checkpoint * evidence.window.length_ns)
-    for at in np.flatnonzero(saves):
-        before = paused[:at][saves[:at]]
-        if before.size:
-            least[at] = SLOW_STORAGE_RATIO * float(np.median(before))
-    return np.asarray(excess >= least)
+def _is_habitual(steps: Steps, course: Course, evidence: Evidence) -> Flags:
+    """Return in which steps the job pauses as it has paused before."""
+    return np.array([
+        is_habit(steps.job_id, int(since), float(silent_ns), steps.model.usual_ns, evidence)
+        for since, silent_ns in zip(course.since, course.longest, strict=True)
+    ])  # fmt: skip
 
 
 def _flapping_device(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSettings) -> Row | None:

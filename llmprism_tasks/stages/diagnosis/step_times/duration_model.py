@@ -29,8 +29,6 @@ of hundreds of healthy steps lies six to eight deviations above the median."""
 WORTH_A_ROW = 0.25
 """Ratio of the usual step by which a step must be longer to be worth a row; the jitter of a whole job is less."""
 
-HOUR_NS = 3_600e9
-
 MOST_DEVIATIONS = 8.0
 """Deviations of the normal distribution above which a chance is no smaller number: 1e-15."""
 
@@ -56,9 +54,8 @@ class DurationModel:
 
     def least_ns(self, settings: DiagnosisSettings) -> float:
         """Return the length above which a step is told: healthy jobs exceed it as seldom as the settings say."""
-        chance = min(settings.false_alarms_per_h * self.usual_ns / HOUR_NS, 0.5)
         worth_ns = max(WORTH_A_ROW * self.usual_ns, settings.least_single_s * 1e9)
-        return max(self.longest_ns(chance), self.usual_ns + worth_ns)
+        return max(self.longest_ns(settings.chance_within(self.usual_ns)), self.usual_ns + worth_ns)
 
     def chance(self, length_ns: float) -> float:
         """Return the chance that a step takes at least as long."""

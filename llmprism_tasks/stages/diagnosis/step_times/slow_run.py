@@ -19,28 +19,29 @@ USUAL_QUANTILE = 0.9
 EQUALLY_SLOW = 0.5
 """Share of a run's excess from which other steps are as slow as it: a first step that takes a quarter longer does not
 make three steps of four times the length likely."""
-RUN_BY_CHANCE = 0.0005
-"""Probability below which so many slow steps in a row are no chance: a job has 1,440 windows a day."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name the jobs that had a run of slow steps in the window, compared with the typical step of look-back and window.
 
     A run counts if it exceeds the least effect and the job's own noise, lasts, and is not explained by slow steps that
-    come now and then. `score` is the excess in robust deviations of the job's step times, which are less certain for
-    few steps. `severity` is the ratio by which the run's steps are longer than typical. Steps that hold more work, as
-    of a batch that has grown, are longer on purpose, and no news. A job that was as slow from its first steps on, and
-    has become quicker since, has not become slower.
+    come now and then. `score` is the excess of the least slow quarter in robust deviations of the job's step times,
+    which are less certain for few steps. `severity` is the ratio by which the run's steps are longer than typical.
+    Steps that hold more work, as of a batch that has grown, are longer on purpose, and no news. A job that was as slow
+    from its first steps on, and has become quicker since, has not become slower.
     """
     rows = []
     for (job_id,), steps in evidence.history.group_by("job_id", maintain_order=True):
-        row = _slow_run_row(str(job_id), steps, settings)
+        row = _slow_run_row(str(job_id), steps, settings, settings.chance_within(evidence.window.length_ns))
         if row is not None:
             rows.append(row)
     return without_heavier(pl.DataFrame(rows, schema=FINDING_SCHEMA), evidence)
 
 
-def _slow_run_row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
+def _slow_run_row(
+    job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings, most_chance: float
+) -> dict[str, Any] | None:
+    """Return the row of a job; `most_chance` is the chance at which slow steps that come by themselves may be told."""
     length = (steps["end_ns"] - steps["start_ns"]).to_numpy().astype(np.float64)
     if length.size < 2 * settings.least_steps:
         return None
@@ -54,14 +55,12 @@ def _slow_run_row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings)
     others = np.delete(excess, np.arange(since, last + 1))
     if since < settings.least_steps or np.median(run) <= np.quantile(others, USUAL_QUANTILE):
         return None
-    # A job that drifts by itself is not news when it does, so what steps vary outside the run counts whole; what they
-    # vary within it averages out: the median of more steps is surer.
-    within = sigma_of(run) * (settings.least_steps / max(run.size, settings.least_steps)) ** 0.5
-    estimated = max(sigma_of(others), within) * student_factor(others.size, settings.sigmas)
-    noise = max(estimated, settings.least_noise)
+    # A job that drifts by itself is not news when it does, so what steps vary outside the run counts. Within it they
+    # may vary, as for a rank with a share of a core, as long as most slow ones are slower than any by chance.
+    noise = max(sigma_of(others) * student_factor(others.size, settings.sigmas), settings.least_noise)
     least = max(settings.least_effect, settings.noise_margin * noise)
     severity = float(np.median(run))
-    score = severity / noise
+    score = float(np.quantile(run[run > settings.least_effect], HEALTHY_STEP_QUANTILE)) / noise
     if score < settings.sigmas:
         return None
     windows_steps = int(steps["current"].sum())
@@ -76,7 +75,7 @@ def _slow_run_row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings)
             # It may have begun anywhere in the window; slow steps that come now and then follow each other at times.
             bar = max(least, EQUALLY_SLOW * severity)
             share = float((others > bar).mean())
-            if windows_steps * binomial.tail(int((whole > bar).sum()), whole.size, share) <= RUN_BY_CHANCE:
+            if windows_steps * binomial.tail(int((whole > bar).sum()), whole.size, share) <= most_chance:
                 break
     else:
         return None

@@ -10,7 +10,7 @@ import pytest
 from handmade import MS, WINDOW
 from job_evidence import DEFAULT, working
 
-from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, PAUSES_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.pauses import between_steps
 from llmprism_tasks.stages.liveness.overdue import Gap, Silence
 from llmprism_tasks.stages.liveness.step_progress import StepProgress
@@ -90,22 +90,13 @@ def test_who_was_writing_less_than_a_step_ago_still_saves(ago: float, kind: str)
     assert ("and was still writing" in row["explanation"]) == (kind == "checkpoint_stall")
 
 
-@pytest.mark.parametrize(("seen_s", "is_longest", "rows"), [(290, False, 1), (310, False, 0), (310, True, 1)])
-def test_a_checkpoint_no_longer_than_an_earlier_silence_is_told_if_it_takes_a_tenth_of_the_time(
-    seen_s: int, is_longest: bool, rows: int
-) -> None:
-    """It takes 30 s of the time since the silence before."""
-    once = silence(back=True, saved=10**9)
-    gap = dataclasses.replace(once.gap, is_longest=is_longest, trained_ns=once.until_ns - seen_s * 1000 * MS)
-    assert len(told(dataclasses.replace(once, gap=gap))) == rows
-
-
-@pytest.mark.parametrize(("is_longest", "rows"), [(True, 1), (False, 0)])
-def test_a_pause_without_a_checkpoint_is_told_if_it_is_clearly_longer_than_any_before(
-    is_longest: bool, rows: int
-) -> None:
-    once = silence(back=True)
-    assert len(told(dataclasses.replace(once, gap=dataclasses.replace(once.gap, is_longest=is_longest)))) == rows
+@pytest.mark.parametrize(("before", "saved", "rows"), [(14_900, 0, 1), (15_100, 0, 0), (15_100, 10**9, 0)])
+def test_a_pause_is_told_if_it_takes_twice_as_long_as_those_before(before: float, saved: int, rows: int) -> None:
+    """It takes 30 s, and a checkpoint is a pause as well."""
+    told_of = evidence(silence(back=True, saved=saved))
+    back_ns = WINDOW.start_ns - 60_000 * MS
+    known = pl.DataFrame([("j", back_ns - round(before * MS), back_ns)], schema=PAUSES_SCHEMA, orient="row")
+    assert between_steps.find(dataclasses.replace(told_of, pauses=known), DEFAULT).height == rows
 
 
 def test_who_began_anew_had_ended() -> None:

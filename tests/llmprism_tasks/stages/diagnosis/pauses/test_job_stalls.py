@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 import pytest
-from job_evidence import DEFAULT, lengthened, shuffled, without_rows, working
+from handmade import MB, MS, WINDOW, settings
+from job_evidence import DEFAULT, history, kinds, lengthened, shuffled, without_rows, working
 from polars.testing import assert_frame_equal
 
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, STORAGE_SCHEMA, Evidence
@@ -163,3 +164,32 @@ def test_the_order_of_rows_does_not_matter_and_no_rows_are_none() -> None:
     for seed in range(3):
         assert_frame_equal(job_stalls.find(shuffled(evidence, seed), DEFAULT), expected)
     assert job_stalls.find(without_rows(evidence), DEFAULT).is_empty()
+
+
+@pytest.mark.parametrize(("stretched", "samples"), [((5, 9), True), ((5,), False)])
+def test_who_takes_longer_in_all_parts_of_most_steps_has_longer_samples(
+    stretched: Sequence[int], samples: bool
+) -> None:
+    """Of eight buckets each leaves later by the same ratio of the time before it, or all by the same time."""
+    lengths = [1500.0 if step in (5, 9) else 1000.0 + step % 3 for step in range(14)]
+    spans = history(lengths).with_columns(length=pl.col("end_ns") - pl.col("start_ns"))
+    sent = []
+    for step, (since, length) in enumerate(spans.select("start_ns", "length").rows()):
+        late, grows = (0, length / MS / 1000) if step in stretched else (length / MS - 1000, 1)
+        begins = [(since - WINDOW.start_ns) / MS + late + grows * 110 * bucket for bucket in range(1, 9)]
+        sent += [(at, at + 20, "a", "b", 8 * MB) for at in begins]
+    long = pl.col("length") > 1200 * MS
+    steps = spans.with_columns(long=long, still=long, longer=pl.col("length") - 1000 * MS)
+    evidence = dataclasses.replace(standing({}), flows=kinds(dp=sent))
+    assert job_stalls._has_longer_samples("j", steps, evidence) == samples
+
+
+@pytest.mark.parametrize(
+    ("at", "least_s", "rows"),
+    [((1, 4, 9, 12), 0.49, 0), ((1, 4, 9, 12), 0.51, 1), ((1, 4, 6, 9, 12), 0.49, 1)],
+    ids=["two habits", "too short for one", "one more"],
+)
+def test_a_few_long_pauses_may_be_two_habits(at: Sequence[int], least_s: float, rows: int) -> None:
+    """They take half a second each."""
+    found = job_stalls.find(standing(dict.fromkeys(at, 500.0)), settings("diagnosis", least_single_s=least_s).diagnosis)
+    assert found.height == rows

@@ -14,6 +14,7 @@ from network_evidence import both, job, ring
 
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, STORAGE_SCHEMA, Evidence, shares
 from llmprism_tasks.stages.diagnosis.pauses import one_step
+from llmprism_tasks.stages.liveness.overdue import quiet_times
 
 USUAL = 4000.0
 WELL = [USUAL, USUAL + 20, USUAL - 20] * 8
@@ -37,7 +38,9 @@ def evidence(lengths: Sequence[float], current: int, *, moving: Sequence[int] = 
         size = round(8 * MB * (scale if end - start > 1.2 * USUAL else 1))
         rows += [(end - takes, end - 1, src, dst, size) for src, dst in RING.items()]
     well = working([{addr: [500.0] * 3 for addr in RING}])
-    return dataclasses.replace(well, flows=kinds(dp=rows), history=steps, groups=groups(RING))
+    flows = kinds(dp=rows)
+    pauses = quiet_times(flows).filter(pl.col("back_ns") - pl.col("since_ns") >= 1000 * MS)
+    return dataclasses.replace(well, flows=flows, history=steps, groups=groups(RING), pauses=pauses)
 
 
 def told(job: Evidence, found: pl.DataFrame = NOTHING, **changed: Any) -> list[dict[str, Any]]:
@@ -196,11 +199,11 @@ def test_a_second_pause_of_another_length_is_no_schedule() -> None:
     ("pauses", "count"),
     [
         ({8: 12_000, 20: 7500, 34: 12_000}, 0),
-        ({8: 12_000, 20: 7500, 34: 9500}, 1),
-        ({8: 12_000, 12: 12_200, 20: 7500, 32: 12_000}, 1),
+        ({8: 6000, 20: 5500, 34: 12_000}, 1),
+        ({8: 12_000, 12: 12_200, 20: 7500, 32: 12_000}, 0),
         ({6: 12_000, 19: 12_200, 22: 7500, 32: 12_000}, 0),
     ],
-    ids=["alike", "unlike", "three alike, now and then", "three alike, after equal numbers"],
+    ids=["alike", "one is far longer", "three alike, now and then", "three alike, after equal numbers"],
 )
 def test_a_schedule_is_one_whatever_else_makes_a_step_slow(pauses: dict[int, float], count: int) -> None:
     lengths = [pauses.get(at, WELL[at % len(WELL)]) for at in range(36)]

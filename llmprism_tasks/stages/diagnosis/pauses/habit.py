@@ -1,0 +1,49 @@
+"""Habit: whether a job pauses as it has paused before.
+
+How often a job saves or evaluates, and how long that takes, is its users' choice. Nobody knows it before the first
+pause. From then on a pause is news if it takes far longer than those before it, whatever run of the job they were in.
+Silences that most steps have are parts of steps, and no pauses.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from llmprism_tasks.stages.diagnosis.evidence import Evidence
+from llmprism_tasks.stages.liveness.overdue import LONGER_BY_STEPS
+
+SLOW_STORAGE_RATIO = 2.0
+"""Ratio of a pause to the usual one from which storage has become slow: at half its rate. The longest of a healthy
+job's checkpoints took 1.6 times the shortest."""
+
+USUAL_QUANTILE = 0.75
+"""Quantile of a job's pauses up to which they are usual: a job may pause for several reasons, for a different time
+each, and one pause in four may be a fault's."""
+
+
+def is_habit(job_id: str, since_ns: int, silent_ns: float, period_ns: float, evidence: Evidence) -> bool:
+    """Return whether a job has paused before for more than half as long as in a silence.
+
+    Parameters
+    ----------
+    since_ns, silent_ns : when the silence began, and how long it lasts
+    period_ns : usual length of a step
+    """
+    mine = evidence.pauses.filter(pl.col("job_id") == job_id, pl.col("back_ns") <= since_ns)
+    if mine.is_empty():
+        return False
+    since, back = mine["since_ns"].to_numpy(), mine["back_ns"].to_numpy()
+    lengths = back - since
+    in_step_ns = _silence_of_steps(lengths, int((back.max() - since.min()) / period_ns))
+    pauses = lengths[lengths > (1 + LONGER_BY_STEPS) * in_step_ns] - in_step_ns
+    if not pauses.size:
+        return False
+    return bool(silent_ns - in_step_ns < SLOW_STORAGE_RATIO * np.quantile(pauses, USUAL_QUANTILE))
+
+
+def _silence_of_steps(lengths: npt.NDArray[np.int64], steps: int) -> float:
+    """Return how long a silence half of the steps have; 0 if there are fewer silences."""
+    half = max(steps // 2, 1)
+    return float(np.sort(lengths)[-half - 1]) if half < lengths.size else 0.0

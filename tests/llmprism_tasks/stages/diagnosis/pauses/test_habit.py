@@ -1,0 +1,55 @@
+"""A pause is a habit if the job has paused before for more than half as long, whatever its steps are silent for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import polars as pl
+import pytest
+from handmade import MS, WINDOW
+from job_evidence import working
+
+from llmprism_tasks.stages.diagnosis.evidence import PAUSES_SCHEMA
+from llmprism_tasks.stages.diagnosis.pauses.habit import is_habit
+
+PERIOD = 4000
+"""ms"""
+
+
+def habit(before: Sequence[tuple[float, float]], silent: float) -> bool:
+    """Return whether a silence at 0 is a habit, after others: when each began, and how long it lasted, ms."""
+    rows = [("j", WINDOW.start_ns + int(at * MS), WINDOW.start_ns + int((at + lasted) * MS)) for at, lasted in before]
+    known = pl.DataFrame(rows, schema=PAUSES_SCHEMA, orient="row")
+    evidence = dataclasses.replace(working([{"a": [500.0] * 4, "b": [500.0] * 4}]), pauses=known)
+    return is_habit("j", WINDOW.start_ns, silent * MS, PERIOD * MS, evidence)
+
+
+def test_the_first_pause_is_none() -> None:
+    assert not habit([], 5000)
+
+
+@pytest.mark.parametrize(("silent", "usual"), [(9900, True), (10_100, False)])
+def test_what_takes_twice_as_long_as_before_is_none(silent: float, usual: bool) -> None:
+    assert habit([(-100_000, 5000)], silent) == usual
+
+
+@pytest.mark.parametrize(("few", "usual"), [(1, False), (2, True)])
+def test_one_pause_in_four_may_be_a_faults(few: int, usual: bool) -> None:
+    pauses = [2000.0] * (4 - few) + [12_000.0] * few
+    assert habit([(-300_000 + 50_000 * at, lasted) for at, lasted in enumerate(pauses)], 12_000) == usual
+
+
+@pytest.mark.parametrize(("silent", "usual"), [(3600, False), (10_000, False)])
+def test_silences_that_most_steps_have_are_no_pauses(silent: float, usual: bool) -> None:
+    assert habit([(-200_000 + PERIOD * at, 3000) for at in range(40)], silent) == usual
+
+
+def test_a_pause_is_measured_beyond_what_steps_are_silent_for() -> None:
+    steps = [(-200_000 + PERIOD * at, 3000.0) for at in range(40)]
+    assert habit([*steps, (-30_000, 6000)], 8900)
+    assert not habit([*steps, (-30_000, 6000)], 9100)
+
+
+def test_what_comes_later_is_no_habit_yet() -> None:
+    assert not habit([(20_000, 5000)], 5000)
