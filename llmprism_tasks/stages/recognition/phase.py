@@ -19,7 +19,7 @@ from llmprism_tasks.stages.recognition import job_ids, links
 from llmprism_tasks.stages.recognition.silent_jobs import with_fallen_silent
 from llmprism_tasks.stages.recognition.tenancy import tenants
 from llmprism_tasks.stages.recognition.unlisted_nics import with_unlisted
-from llmprism_tasks.stages.step_division import joint_steps
+from llmprism_tasks.stages.step_division.joint import job_steps
 from llmprism_tasks.stages.step_division.periodicity import PAIR, stream_rhythms
 from llmprism_tasks.stages.step_division.restarts import GpuTraffic
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -143,7 +143,7 @@ def _cluster_steps(
     """Return each cluster's steps (`cluster`, `step`, `end_ns`, `period_ns`), and the pairs that show them
     (`pair`, `src_addr`, `dst_addr`)."""
     grouped = streams.join(members.select(src_addr="addr", group="cluster"), on="src_addr")
-    stepping = joint_steps.steps_of_groups(
+    stepping = job_steps.steps_of_groups(
         bulk, grouped, settings.rhythm, until_ns=window.end_ns, before_ns=window.start_ns
     )
     sent, bytes_ = stepping.sent, np.zeros(stepping.periods.size, np.int64)

@@ -16,7 +16,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics import asof, encoding, grouped_sort, ragged
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.step_division.joint_steps import JointSteps
+from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps
 from llmprism_tasks.stages.step_division.kernels import burst_totals
 from llmprism_tasks.stages.step_division.kernels.burst_totals import Totals
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -31,7 +31,7 @@ def endpoint_steps(joint: JointSteps, window: Window, settings: Settings) -> pl.
 
     Parameters
     ----------
-    joint : as `joint_steps.steps_of_jobs` returns, with what was sent before the window
+    joint : as `job_steps.steps_of_jobs` returns, with what was sent before the window
 
     Returns
     -------

@@ -12,8 +12,10 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.step_division import completion, joint_steps
-from llmprism_tasks.stages.step_division.joint_steps import JointSteps
+from llmprism_tasks.stages.step_division import completion
+from llmprism_tasks.stages.step_division.joint import gradient_ends
+from llmprism_tasks.stages.step_division.joint.job_steps import steps_of_jobs
+from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps
 from llmprism_tasks.stages.step_division.periodicity import PairRhythms
 from llmprism_tasks.stages.step_division.restarts import runs
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -139,7 +141,7 @@ class Division:
             return None
 
         def ended(joint: JointSteps) -> JointSteps:
-            return joint_steps.steps_ended_by(joint, pairs, self.settings.rhythm)
+            return gradient_ends.steps_ended_by(joint, pairs, self.settings.rhythm)
 
         endpoints, job_steps = _nic_and_job_steps(self.runs, self.window, self.settings, ended)
         if endpoints.is_empty():
@@ -165,9 +167,7 @@ def divide(
     for number, flows in enumerate(runs(bulk, window, settings.traffic)):
         if flows.is_empty():
             continue
-        joint = joint_steps.steps_of_jobs(
-            flows, settings.rhythm, known=known, until_ns=window.end_ns, before_ns=window.start_ns
-        )
+        joint = steps_of_jobs(flows, settings.rhythm, known=known, until_ns=window.end_ns, before_ns=window.start_ns)
         found.append(Run(number, joint, before))
         before = _step_counts(joint)
     if not found:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.step_division import completion, joint_steps
+from llmprism_tasks.stages.step_division import completion
+from llmprism_tasks.stages.step_division.joint import job_steps
 
 DEFAULT = settings()
 NEXT = WINDOW.shifted(1)
@@ -30,7 +31,7 @@ def steps_of(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the steps of NICs and of the job as a window's run sees them."""
     table = visible(flows(*parts), window, values.window.lookback_windows).with_columns(job_id=pl.lit("j"))
-    stepping = joint_steps.steps_of_jobs(table, values.rhythm, before_ns=window.start_ns)
+    stepping = job_steps.steps_of_jobs(table, values.rhythm, before_ns=window.start_ns)
     endpoints = completion.endpoint_steps(stepping, window, values)
     return endpoints, completion.job_steps(endpoints, window, values)
 

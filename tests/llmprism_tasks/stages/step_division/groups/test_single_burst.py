@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from handmade import MB, MS, WINDOW, Row, burst, flows, messages, ring, settings
 
-from llmprism_tasks.stages.step_division import joint_steps
+from llmprism_tasks.stages.step_division.joint import job_steps
 
 DEFAULT = settings().rhythm
 EDGE_MS = 60_000
@@ -18,7 +18,7 @@ def ends_ms(*parts: Iterable[Row], until_ms: float = EDGE_MS) -> list[float]:
     """Return the ends of the steps of all records as one job, as far as a window's end lets see them."""
     seen = flows(*parts).filter(pl.col("flow_start_ns") < WINDOW.start_ns + until_ms * MS)
     table = seen.with_columns(job_id=pl.lit("j"))
-    numbered = joint_steps.steps_of_jobs(table, DEFAULT, until_ns=WINDOW.start_ns + round(until_ms * MS)).numbered
+    numbered = job_steps.steps_of_jobs(table, DEFAULT, until_ns=WINDOW.start_ns + round(until_ms * MS)).numbered
     ends = numbered.group_by("step").agg(pl.col("flow_end_ns").max()).sort("step")["flow_end_ns"]
     return [(end - WINDOW.start_ns) / MS for end in ends]
 

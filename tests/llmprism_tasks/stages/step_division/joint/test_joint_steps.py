@@ -14,8 +14,8 @@ from hypothesis import settings as generated
 from hypothesis import strategies as st
 
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages.step_division import joint_steps
 from llmprism_tasks.stages.step_division.groups.group_period import group_periods, in_period
+from llmprism_tasks.stages.step_division.joint import gradient_ends, job_steps
 from llmprism_tasks.stages.step_division.periodicity import AT_PORTIONS, AT_TURNS, WHOLE_PAIR, stream_rhythms
 
 DEFAULT = settings().rhythm
@@ -543,13 +543,13 @@ def test_a_line_whose_pairs_send_several_sizes_may_be_a_tree_of_gradients() -> N
 
 def steps(table: pl.DataFrame, *, values: RhythmSettings = DEFAULT) -> pl.DataFrame:
     """Number the steps of all flows as one job."""
-    return joint_steps.steps_of_jobs(table.with_columns(job_id=pl.lit("j")), values).numbered.sort("flow_start_ns")
+    return job_steps.steps_of_jobs(table.with_columns(job_id=pl.lit("j")), values).numbered.sort("flow_start_ns")
 
 
 def ended_by(table: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     """Number the steps of all flows as one job, as the bursts of some pairs show them."""
-    joint = joint_steps.steps_of_jobs(table.with_columns(job_id=pl.lit("j")), DEFAULT)
-    return joint_steps.steps_ended_by(joint, pairs, DEFAULT).numbered
+    joint = job_steps.steps_of_jobs(table.with_columns(job_id=pl.lit("j")), DEFAULT)
+    return gradient_ends.steps_ended_by(joint, pairs, DEFAULT).numbered
 
 
 def ends_ms(numbered: pl.DataFrame) -> list[float]:
@@ -646,7 +646,7 @@ def test_jobs_are_numbered_each_by_itself() -> None:
             flows(ring("cd", every(700, count=20, start=350))).with_columns(job_id=pl.lit("two")),
         ]
     )
-    numbered = joint_steps.steps_of_jobs(table, DEFAULT).numbered
+    numbered = job_steps.steps_of_jobs(table, DEFAULT).numbered
     assert numbered.group_by("job_id").agg(pl.col("step").max()).sort("job_id").rows() == [("one", 9), ("two", 19)]
 
 
@@ -764,7 +764,7 @@ def test_jobs_do_not_see_each_other(rows: list[Row], others: list[Row]) -> None:
     """NICs of the second job have names of their own."""
     renamed = [(start, end, src.upper(), dst.upper(), size) for start, end, src, dst, size in others]
     both = pl.concat([flows(some).with_columns(job_id=pl.lit(name)) for name, some in (("j", rows), ("k", renamed))])
-    together = joint_steps.steps_of_jobs(both, DEFAULT).numbered.filter(job_id="j")
+    together = job_steps.steps_of_jobs(both, DEFAULT).numbered.filter(job_id="j")
     found = sorted(together.select("src_addr", "dst_addr", "flow_start_ns", "step").iter_rows())
     assert found == numbers(flows(rows))
 
@@ -790,7 +790,7 @@ def test_bursts_of_which_few_carry_most_bytes_are_no_steps(times: int, count: in
 def test_what_a_clear_template_has_several_of_are_layers(period: float, passes: bool, several: list[str]) -> None:
     """And what single pairs take for a step is several where the template has a forward and a backward pass."""
     clear = pl.DataFrame({"pair": [0, 1], "group": "g", "group_period_ns": [period, period], "ended": passes})
-    found = joint_steps.several_steps(clear, pl.DataFrame({"group": ["g", "h"], "period_ns": [1000.0, 1.0]}))
+    found = job_steps.several_steps(clear, pl.DataFrame({"group": ["g", "h"], "period_ns": [1000.0, 1.0]}))
     assert found["group"].to_list() == several
 
 
@@ -822,7 +822,7 @@ def test_two_replicas_beside_a_ring_are_no_line_of_stages() -> None:
     begins = every(1000, count=20)
     pairs = [ring(pair, begins, parts=1) for pair in ("ab", "cd", "ef", "gh")]
     streams = stream_rhythms(flows(*pairs, ring("ijkl", begins, parts=1)), DEFAULT).with_columns(group=pl.lit("g"))
-    assert joint_steps._pipeline_only_groups(streams, DEFAULT).is_empty()
+    assert job_steps._pipeline_only_groups(streams, DEFAULT).is_empty()
     line = [pipeline("a", "b", begins, spread=900, count=8), pipeline("b", "c", begins, spread=900, count=8)]
     streams = stream_rhythms(flows(*line), DEFAULT).with_columns(group=pl.lit("g"))
-    assert joint_steps._pipeline_only_groups(streams, DEFAULT)["group"].to_list() == ["g"]
+    assert job_steps._pipeline_only_groups(streams, DEFAULT)["group"].to_list() == ["g"]

@@ -1,0 +1,148 @@
+"""Gradient ends: the same steps of jobs, ended by the pairs that synchronise gradients."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.numerics import ragged
+from llmprism_tasks.numerics.robust import Integers
+from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.step_division.groups.group_period import (
+    SILENT_PERIODS,
+)
+from llmprism_tasks.stages.step_division.groups.group_steps import (
+    merge_steps,
+    recut_at_step_ends,
+)
+from llmprism_tasks.stages.step_division.groups.templates.levels import EXPLAINED_BYTES
+from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps, Streams, jointly_cut_streams, number_steps
+from llmprism_tasks.stages.step_division.joint.refusal import step_end_times
+from llmprism_tasks.stages.step_division.periodicity import (
+    AT_LAGS,
+    AT_TURNS,
+    PAIR,
+    WHOLE_PAIR,
+)
+from llmprism_tasks.stages.step_division.segmentation import STREAM_COLUMNS
+from llmprism_tasks.stages.traffic import nic_pairs
+
+
+def steps_ended_by(joint: JointSteps, pairs: pl.DataFrame, settings: RhythmSettings) -> JointSteps:
+    """Return the same steps of jobs, by the same numbers, as the bursts of some pairs alone show them.
+
+    Whoever found the steps, jobs that are silent between them end them alike, as `step_ends` says.
+
+    Bursts of these pairs that the joint steps left out, because their pair is too broken to show the period, or because
+    they end elsewhere in the step than others, are lined up with the rest. Where some of these have a number, all have.
+
+    Parameters
+    ----------
+    joint : as `steps_of_jobs` returns
+    pairs : `src_addr`, `dst_addr`. Those that are too broken to show the period are cut at the gap typical of their
+        job's others
+    """
+    streams = _recut_streams(joint, pairs, settings)
+    once = streams.once.join(pairs, on=PAIR, how="semi")
+    chosen = pl.concat([_streams_of_pairs(streams, pairs).select(STREAM_COLUMNS), once.select(STREAM_COLUMNS)])
+    own = number_steps(joint.flows, streams, chosen, settings, joint.before_ns)
+    return replace(own, steps=_joint_step_numbers(own, joint))
+
+
+def _recut_streams(joint: JointSteps, ending: pl.DataFrame, settings: RhythmSettings) -> Streams:
+    """Return the streams of jobs, of which those that are silent between their steps are cut there."""
+    streams = joint.streams
+    ended = streams.together.streams.filter("ended")
+    known = pl.concat([ended.select("group"), streams.of_few.cast(ended.select("group").schema)])
+    groups = streams.in_step.select("group").unique().join(known, on="group", how="anti")
+    whole = nic_pairs.as_coded(streams.found.filter(pl.col("size_class") == WHOLE_PAIR), joint.flows)
+    whole = whole.join(groups, on="group", how="semi", maintain_order="left").sort("group", "pair")
+    if whole.is_empty():
+        return streams
+    pairs = joint.flows["pair"].to_numpy()[nic_pairs.starts_of_pairs(joint.flows)[:-1]]
+    numbers = whole["group"].rle_id().to_numpy().astype(np.int64)
+    ends = step_end_times(joint, np.searchsorted(pairs, whole["pair"].to_numpy()), numbers)
+    names = whole["group"].gather(ragged.bounds(numbers)[:-1])
+    steps = ends.with_columns(group=names.gather(ends["group"]))
+    alone = _groups_without_other_traffic(streams.found.filter(pl.col("size_class") == WHOLE_PAIR), ending)
+    anew = recut_at_step_ends(joint.flows, whole, steps, alone, settings)
+    others = streams.together.streams.join(anew.streams, on="group", how="anti")
+    found = streams.found.join(anew.streams, on="group", how="semi", maintain_order="left")
+    shared = jointly_cut_streams(nic_pairs.as_coded(found, joint.flows), anew).select(streams.in_step.columns)
+    kept = streams.in_step.join(anew.streams, on="group", how="anti", maintain_order="left")
+    in_step = pl.concat([kept, shared])
+    return replace(streams, in_step=in_step, together=merge_steps([streams.together.of(others), anew]))
+
+
+def _groups_without_other_traffic(pairs: pl.DataFrame, ending: pl.DataFrame) -> pl.Series:
+    """Return the groups that send hardly anything but what ends their steps.
+
+    Parameters
+    ----------
+    pairs : `group`, `src_addr`, `dst_addr`, `bytes`
+    """
+    sent = pairs.group_by("group").agg(pl.col("bytes").sum())
+    theirs = pairs.join(ending, on=PAIR, how="semi").group_by("group").agg(ending=pl.col("bytes").sum())
+    return sent.join(theirs, on="group").filter(pl.col("ending") >= EXPLAINED_BYTES * pl.col("bytes"))["group"]
+
+
+def _joint_step_numbers(own: JointSteps, joint: JointSteps) -> Integers:
+    """Return the joint steps of bursts, -1 for none: of those that fall together, the one that most of their bytes are
+    part of. Where none of them is part of any, the nearest in time, unless others are part of that."""
+    bursts = _bursts_in_steps(own).with_columns(joint=joint.steps_of(own.first_flows()))
+    shared = bursts.filter(pl.col("joint") >= 0).group_by("job", "step", "joint").agg(pl.col("bytes").sum())
+    known = shared.sort("job", "step", "bytes", "joint").group_by("job", "step", maintain_order=True).last()
+    ended = bursts.group_by("job", "step").agg(pl.col("end_ns").max()).sort("end_ns")
+    joint_ends = _bursts_in_steps(joint).group_by("job", joint="step").agg(pl.col("end_ns").max()).sort("end_ns")
+    nearest = (
+        ended.join(known, on=["job", "step"], how="anti", maintain_order="left")
+        .join_asof(joint_ends, on="end_ns", by="job", strategy="nearest", check_sortedness=False)
+        .join(known, on=["job", "joint"], how="anti", maintain_order="left")
+        .unique(["job", "joint"], keep="last", maintain_order=True)
+    )
+    numbers = pl.concat([each.select("job", "step", "joint") for each in (known, nearest)])
+    steps = np.full(own.steps.size, -1)
+    numbered = bursts.drop("joint").join(numbers, on=["job", "step"], how="left", maintain_order="left")
+    steps[bursts["burst"].to_numpy()] = numbered["joint"].fill_null(-1).to_numpy()
+    return steps
+
+
+def _bursts_in_steps(found: JointSteps) -> pl.DataFrame:
+    """Return the bursts that are part of a step: `burst`, `job` (a number), `step`, `end_ns`, `bytes`."""
+    jobs = nic_pairs.pairs_of(found.flows, ["job_id"])["job_id"].rank("dense").to_numpy()
+    return (
+        found.taken.table.select("end_ns", "bytes", job=jobs[found.places], step=found.steps)
+        .with_row_index("burst")
+        .filter(pl.col("step") >= 0)
+    )
+
+
+def _streams_of_pairs(streams: Streams, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return the streams of given pairs, whether they show their group's period or not."""
+    in_step = streams.in_step
+    fitting = in_step.with_columns(nic_pairs.named(in_step.select(PAIR))).join(pairs, on=PAIR, how="semi")
+    # Groups whose pairs are cut where their direction turns have no typical gap, so their other pairs cannot be cut.
+    typical = (
+        fitting.filter(pl.col("size_class") > AT_LAGS)
+        .group_by("group")
+        .agg(
+            pl.col("threshold_ns").median(),
+            pl.col("group_period_ns").first(),
+            turns=pl.col("size_class").min() == AT_TURNS,
+        )
+        .filter(~pl.col("turns"))
+        .drop("turns")
+    )
+    broken = (
+        streams.found.filter(pl.col("size_class") == WHOLE_PAIR)
+        .join(streams.of_few, on="group", how="anti")
+        .join(pairs, on=PAIR, how="semi")
+        .join(fitting, on=PAIR, how="anti")
+        .drop("threshold_ns")
+        .join(typical, on="group")
+        # A pair whose own period is shorter is not broken: it exchanges blocks in every layer beside its gradients.
+        .filter(~(SILENT_PERIODS * pl.col("period_ns") <= pl.col("group_period_ns")).fill_null(value=False))
+    )
+    return pl.concat([fitting, broken.select(fitting.columns)])
