@@ -157,7 +157,7 @@ def _find_steps(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool, b
             shown = _steps_by_passes(best, fitting) if by_passes else None
             # Where passes are seen, single pairs are asked as well: they tell the ends more exactly.
             best = made_of or shown or best._replace(told=by_silence)
-    if not by_bytes or (best is not None and best.told):
+    if not by_bytes or by_silence or (best is not None and best.told):
         return best
     found = _steps_by_byte_clock(fitting)
     if (
