@@ -180,7 +180,7 @@ def _steps_by_byte_clock(fitting: Fitting) -> Steps | None:
 
 def _steps_by_silence_clock(tried: list[Steps], fitting: Fitting) -> Steps | None:
     """Return what the template makes of a group that comes again by the silence clock; None if it does not explain
-    all.
+    all, or if silences are only a little alike and show no passes.
 
     Where single bursts explain all, the silences of most of them have to come again, and not the longest alone: after
     some steps there may be pauses.
@@ -194,10 +194,11 @@ def _steps_by_silence_clock(tried: list[Steps], fitting: Fitting) -> Steps | Non
         even = fitting._replace(silences=silence_clock.without_pauses(fitting.silences))
         found = even.fit(fitting.template_of(again.step), CLOCKED_SILENCES_PER_STEP, typical=True)
         found = found if found is not None and _explains_all(found, fitting) else None
-    single = any(np.isnan(one.clarity) and one.explained >= EXPLAINED_BYTES for one in tried)
-    if found is not None and single and (again.correlation < PRESENT or found.clarity >= CLEAR_SIGMAS):
+    if found is None:
         return None
-    return found
+    single = any(np.isnan(one.clarity) and one.explained >= EXPLAINED_BYTES for one in tried)
+    sure = again.correlation >= PRESENT or (not single and _has_visible_passes(found, fitting))
+    return found if sure and not (single and found.clarity >= CLEAR_SIGMAS) else None
 
 
 def _explains_all(steps: Steps, fitting: Fitting) -> bool:
