@@ -73,12 +73,12 @@ def step_bytes(starts: Integers, last_end: int, sizes: Integers, pair: Integers)
     sent = np.concatenate([[0], np.cumsum(sizes)]).astype(np.float64)
     traffic = _Traffic(np.append(starts, last_end), sent, _cumulative_bytes_by_pair(sizes, pair))
     portion = sent[-1] / PORTIONS
-    correlation = _autocorrelation(_portion_features(traffic, portion))
+    correlation = autocorrelation(_portion_features(traffic, portion))
     again = _mean_with_double_lag(correlation, PORTIONS // 3)
     places = np.flatnonzero(_is_peak(correlation)[: again.size])
     places = places[(places > SAME_PERIOD_PORTIONS) & (again[places] >= LEAST_CORRELATION)]
     places = places[again[places] >= STEP_OVER_BEST * again[places].max(initial=0.0)]
-    exact = ((int(place), _refine_period(correlation, int(place))) for place in places)
+    exact = ((int(place), refine_period(correlation, int(place))) for place in places)
     step = next((lag for place, lag in exact if _is_step(traffic, portion, place, lag)), None)
     return None if step is None else float(step * portion)
 
@@ -88,7 +88,7 @@ def _is_step(traffic: _Traffic, portion: float, place: int, exact: float) -> boo
 
     The portions are made anew, so that the period is a whole number of them: else one of several steps fits better.
     """
-    correlation = _autocorrelation(_portion_features(traffic, portion * exact / place))
+    correlation = autocorrelation(_portion_features(traffic, portion * exact / place))
     own, left = (
         _mean_with_double_lag(correlation, correlation.size // 3)[place],
         _remaining_correlation(correlation, place),
@@ -96,12 +96,13 @@ def _is_step(traffic: _Traffic, portion: float, place: int, exact: float) -> boo
     return bool(left < REMAINING_CORRELATION * own or left * (1 - correlation[place]) < CHANCE_CORRELATION)
 
 
-def _refine_period(correlation: Floats, place: int) -> float:
-    """Return a period to a fraction of a portion, by the peaks at twice, four times and so on of it."""
+def refine_period(correlation: Floats, place: int) -> float:
+    """Return a period to a fraction of a portion, by the peaks at twice, four times and so on of it: each is expected
+    within a portion of twice the one before."""
     exact, times = float(place), 2
     while times * exact + times < correlation.size // 2:
-        low = int(times * exact) - times
-        exact = (low + int(np.argmax(correlation[low : low + 2 * times + 2]))) / times
+        low = round(times * exact) - 1
+        exact = (low + int(np.argmax(correlation[low : low + 3]))) / times
         times *= 2
     return exact
 
@@ -129,7 +130,7 @@ def _portion_features(traffic: _Traffic, portion: float) -> Floats:
     return scaled
 
 
-def _autocorrelation(columns: Floats) -> Floats:
+def autocorrelation(columns: Floats) -> Floats:
     """Return the mean correlation of what lies so many portions apart, shape (portions,)."""
     rows = len(columns)
     spectrum = (np.abs(np.fft.rfft(columns, 2 * rows, axis=0)) ** 2).sum(axis=1)

@@ -88,7 +88,7 @@ class Fitting(NamedTuple):
         typical: Floats = np.median(moved[np.searchsorted(sent, sent[begins] + step)] - moved[begins], axis=0)
         return typical
 
-    def fit(self, template: Floats, per_step: int) -> Steps | None:
+    def fit(self, template: Floats, per_step: int, *, typical: bool = False) -> Steps | None:
         """Return what a template makes of the group, the segments of which have made it better; None where there are
         none.
 
@@ -96,13 +96,15 @@ class Fitting(NamedTuple):
         ----------
         template : shape (streams,), bytes
         per_step : silences for each step that cuts are chosen from
+        typical : whether a cut is worth no more than others at a silence of typical length
         """
         for _ in range(REFINEMENTS):
             if not template.any():
                 return None
             # Else cuts at long silences would be worth more than the segments unlike the template that they make cost.
             longest = self.longest(per_step, template)
-            cuts, segments = self._cuts(longest, longest.length, template)
+            worth = longest.length - np.median(longest.length) if typical else longest.length
+            cuts, segments = self._cuts(longest, worth, template)
             whole = self._are_like(segments, template)[:, template > 0].mean(axis=1) >= NEARLY_ALL
             if whole.sum() < FEW_BURSTS:
                 return None

@@ -137,6 +137,14 @@ def has_same_pairs(steps: Steps, traffic: Traffic) -> bool:
     return bool(each[:, steady].sum() >= PRESENT * each.sum())
 
 
+def explained_between(steps: Steps, traffic: Traffic) -> float:
+    """Return the ratio of the bytes from the first whole step to the last one that are in whole steps: where steps are
+    long, the two that the data cut off are many."""
+    moved = np.diff(np.append(0.0, traffic.sent[np.searchsorted(traffic.starts, steps.until_ns)]))
+    whole = np.flatnonzero(steps.whole)
+    return float(moved[whole].sum() / moved[whole[0] : whole[-1] + 1].sum()) if whole.size else 0.0
+
+
 def bytes_of_pairs(traffic: Traffic, until: Integers) -> Floats:
     """Return what each pair moves in each of several segments, shape (segments, pairs)."""
     pairs, cell = int(traffic.pair.max()) + 1, np.searchsorted(until, traffic.starts)

@@ -66,17 +66,17 @@ def end_of_backward(
         return None
     at = sent[silences.at]
     bursts = np.diff(np.concatenate([[0.0], at, sent[-1:]]))
-    burst = _self_weighted_median(bursts)
+    burst = self_weighted_median(bursts)
     if burst >= SHORTEST_PASS * np.median(step):
         return None
     size, count = step[alike, np.newaxis], np.median(np.diff(np.searchsorted(silences.at, first))[alike])
     cycle = (np.arange(PLACES_PER_STEP) + 0.5) / PLACES_PER_STEP * size
     begins = sent[first][alike, np.newaxis]
-    profiles = _longest_silences(silences, at, begins + cycle, burst)
+    profiles = longest_silences(silences, at, begins + cycle, burst)
     turn = _turns(profiles, count, jitter)[:, np.newaxis]
     if turn.any():
         begins = begins + turn / PLACES_PER_STEP * size
-        profiles = _longest_silences(silences, at, begins + cycle, burst)
+        profiles = longest_silences(silences, at, begins + cycle, burst)
     edge = _falling_edge(np.median(profiles, axis=0), count, jitter)
     if edge is None:
         return None
@@ -121,14 +121,14 @@ def _has_only_short_silences(at: Integers, length: Integers, first: Integers, en
     return bool(0 < np.median(ratio[alike]) < SHORTEST_PASS)
 
 
-def _self_weighted_median(bursts: Floats) -> float:
+def self_weighted_median(bursts: Floats) -> float:
     """Return the burst such that those as large make up half of all bytes."""
     ordered = np.sort(bursts)
     total = np.cumsum(ordered)
     return float(ordered[np.searchsorted(total, total[-1] / 2)])
 
 
-def _longest_silences(silences: Silences, at: Floats, places: Floats, burst: float) -> Floats:
+def longest_silences(silences: Silences, at: Floats, places: Floats, burst: float) -> Floats:
     """Return the longest of the silences about some places, which are no farther than half a burst; 0 for none. Bursts
     of one pass may be larger than those of the other: if one is less than two, the nearest silence is about it.
 

@@ -8,8 +8,9 @@ micro-batches) and several steps together come again as well: the template of th
 whose segments the silences stand out from those inside. Where none does, the pairs are asked one by one; what these
 tell are layers or micro-batches where a template explains all bytes by several of them. Where they do not answer
 either, the byte clock says how many bytes a step is (`byte_clock.py`), or such a template does. Where parameters are
-gathered layer by layer no silence need stand out: there the smallest template that shows a forward and a backward pass
-is the step, or a micro-batch of it (`passes.py`), and longer silences are pauses between several steps. Where bytes
+gathered layer by layer no silence need stand out: there the step, or a micro-batch of it, is what comes between
+silences that are as long again (`silence_clock.py`), or else the smallest template that shows a forward and a backward
+pass (`passes.py`), and longer silences are pauses between several steps. Where bytes
 come back later than in the segment that they were sent in, segments are parts of steps, and the steps of a
 pipeline are what lies between the silences at which nothing is under way (`balance.py`).
 """
@@ -23,7 +24,7 @@ import numpy as np
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
-from llmprism_tasks.stages.step_division.groups.templates import byte_clock, passes, step_ends
+from llmprism_tasks.stages.step_division.groups.templates import byte_clock, passes, silence_clock, step_ends
 from llmprism_tasks.stages.step_division.groups.templates.accumulation import accumulated
 from llmprism_tasks.stages.step_division.groups.templates.fit import (
     CLOCKED_SILENCES_PER_STEP,
@@ -36,9 +37,11 @@ from llmprism_tasks.stages.step_division.groups.templates.levels import (
     EXPLAINED_BYTES,
     LEAST_VARIANCE,
     NEARLY_ALL,
+    PRESENT,
     SAME_TEMPLATE,
     Steps,
     bytes_of_pairs,
+    explained_between,
     has_more,
     has_same_pairs,
     is_between_longer,
@@ -139,25 +142,24 @@ def _find_steps(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool, b
     fitted = [one for one in tried if one is not None and has_same_pairs(one, traffic)]
     likely = [one for one in fitted if one.is_likely()]
     best = _choose_clear_template(likely, fitting)
-    clocked = None
+    cycled = None
     if by_passes:
+        cycled = _steps_by_silence_clock(likely, fitting)
         best = _steps_with_passes(likely, best, fitting)
-        if best is None or not best.told:
-            clocked = _steps_by_byte_clock(np.zeros_like(traffic.pair), fitting)
-            if clocked is not None and clocked.is_likely() and has_same_pairs(clocked, traffic):
-                best = _steps_with_passes([*likely, clocked], best, fitting)
-    by_clock = clocked is not None and best is clocked
+        best = best if cycled is None else _likelier(cycled, best, fitting)
+    by_silence = cycled is not None and best is cycled
     if best is not None:
         smaller = (one for one in fitted if one.template.sum() < best.template.sum())
         parts = [one.clarity for one in smaller if one.explained >= EXPLAINED_BYTES]
         best = best._replace(clarity_of_parts=float(np.nanmax([-np.inf, *parts])))
-        if not best.told and best.explained >= EXPLAINED_BYTES:
-            made_of = None if by_clock else _steps_of_micro_batches(best, fitting)
+        if not best.told and (by_silence or best.explained >= EXPLAINED_BYTES):
+            made_of = _steps_of_micro_batches(best, fitting)
             shown = _steps_by_passes(best, fitting) if by_passes else None
-            best = made_of or shown or best
-    if not by_bytes or (best is not None and best.told):
+            # Where passes are seen, single pairs are asked as well: they tell the ends more exactly.
+            best = made_of or shown or best._replace(told=by_silence)
+    if not by_bytes or by_silence or (best is not None and best.told):
         return best
-    found = _steps_by_byte_clock(traffic.pair, fitting)
+    found = _steps_by_byte_clock(fitting)
     if (
         found is not None
         and found.explained >= settings.least_explained
@@ -169,16 +171,57 @@ def _find_steps(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool, b
     return best
 
 
-def _steps_by_byte_clock(pair: Integers, fitting: Fitting) -> Steps | None:
-    """Return what the template makes of a group that comes again by the byte clock; None without any.
-
-    Parameters
-    ----------
-    pair : of each record, as the clock tells them apart
-    """
+def _steps_by_byte_clock(fitting: Fitting) -> Steps | None:
+    """Return what the template makes of a group that comes again by the byte clock; None without any."""
     traffic = fitting.traffic
-    step = byte_clock.step_bytes(traffic.starts, int(traffic.latest[-1]), traffic.sizes, pair)
+    step = byte_clock.step_bytes(traffic.starts, int(traffic.latest[-1]), traffic.sizes, traffic.pair)
     return None if step is None else fitting.fit(fitting.template_of(step), CLOCKED_SILENCES_PER_STEP)
+
+
+def _steps_by_silence_clock(tried: list[Steps], fitting: Fitting) -> Steps | None:
+    """Return what the template makes of a group that comes again by the silence clock; None if it does not explain
+    all, or if silences are only a little alike and show no passes.
+
+    Where single bursts explain all, the silences of most of them have to come again, and not the longest alone: after
+    some steps there may be pauses.
+    """
+    again = silence_clock.step_bytes(fitting.traffic, fitting.silences)
+    if again is None:
+        return None
+    same = (one for one in tried if abs(np.log(one.template.sum() / again.step)) <= SAME_TEMPLATE)
+    found = next((one for one in same if _explains_all(one, fitting)), None)
+    if found is None:
+        even = fitting._replace(silences=silence_clock.without_pauses(fitting.silences))
+        found = even.fit(fitting.template_of(again.step), CLOCKED_SILENCES_PER_STEP, typical=True)
+        found = found if found is not None and _explains_all(found, fitting) else None
+    if found is None:
+        return None
+    single = any(np.isnan(one.clarity) and one.explained >= EXPLAINED_BYTES for one in tried)
+    sure = again.correlation >= PRESENT or (not single and _has_visible_passes(found, fitting))
+    return found if sure and not (single and found.clarity >= CLEAR_SIGMAS) else None
+
+
+def _explains_all(steps: Steps, fitting: Fitting) -> bool:
+    """Say whether steps are likely, and all between the first and the last is in some."""
+    likely = steps.is_likely() and has_same_pairs(steps, fitting.traffic)
+    return likely and explained_between(steps, fitting.traffic) >= EXPLAINED_BYTES
+
+
+def _likelier(cycled: Steps, best: Steps | None, fitting: Fitting) -> Steps:
+    """Return the likelier of what the silence clock says and what long silences tell: if these end smaller steps, the
+    former needs passes, and if they are longer than its steps, they are pauses after several of them."""
+    if best is None or not best.told:
+        return cycled
+    times_larger = float(np.log(best.template.sum() / cycled.template.sum()))
+    if times_larger > SAME_TEMPLATE:
+        return cycled if _silence_between(best, fitting) >= cycled.period_ns else best
+    return cycled if times_larger < -SAME_TEMPLATE and _has_visible_passes(cycled, fitting) else best
+
+
+def _silence_between(steps: Steps, fitting: Fitting) -> float:
+    """Return how long the silence between two steps typically is, ns."""
+    ends, starts = steps.ends_ns[:-1], fitting.traffic.starts
+    return float(np.median(starts[np.searchsorted(starts, ends, side="right")] - ends))
 
 
 def _steps_of_micro_batches(micro: Steps, fitting: Fitting) -> Steps | None:
@@ -262,10 +305,7 @@ def _steps_with_passes(tried: list[Steps], best: Steps | None, fitting: Fitting)
     smallest = next((one for one in asked if _has_visible_passes(one, fitting)), None)
     if smallest is None:
         return best
-    starts = fitting.traffic.starts
-    for one in explaining:
-        if one.clarity >= CLEAR_SIGMAS and one.template.sum() >= smallest.template.sum():
-            begins = np.searchsorted(starts, one.ends_ns[:-1], side="right")
-            if np.median(starts[begins] - one.ends_ns[:-1]) < smallest.period_ns:
-                return one._replace(told=True)
-    return smallest
+    larger = (one for one in explaining if one.template.sum() >= smallest.template.sum())
+    clear = (one for one in larger if one.clarity >= CLEAR_SIGMAS)
+    told = next((one for one in clear if _silence_between(one, fitting) < smallest.period_ns), None)
+    return smallest if told is None else told._replace(told=True)
