@@ -61,8 +61,10 @@ def answers(pairs: pl.DataFrame) -> Integers:
 
 
 def unreturned(each: Floats, back: Integers) -> float:
-    """Return the ratio of the bytes of links that come back later than in the step that they were sent in, both ways
-    counted. What never comes back was lost on its way to the collector.
+    """Return the ratio of the bytes of links that come back later than in the step that they were sent in.
+
+    What does not come back at all counts, too: of a step that the data hold a part of, nothing does that fills its
+    pipeline.
 
     Parameters
     ----------
@@ -72,9 +74,8 @@ def unreturned(each: Floats, back: Integers) -> float:
     net, both, typical = _link_balance(each, back)
     if not both.size:
         return 0.0
-    under_way = np.abs(np.cumsum(np.where(np.abs(net) > OUT_OF_BALANCE * typical, net, 0.0), axis=1))
-    returned = np.maximum(-np.diff(under_way, axis=1, prepend=0.0), 0.0)
-    return float(2 * returned.sum() / both.sum())
+    out = np.abs(net) > OUT_OF_BALANCE * typical
+    return float(np.abs(net)[out].sum() / both.sum())
 
 
 def alike_bytes_ratio(sent: Floats, tolerance: float = ALIKE_BYTES) -> float:

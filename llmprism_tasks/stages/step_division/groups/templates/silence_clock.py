@@ -15,6 +15,7 @@ import numpy as np
 
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
 from llmprism_tasks.stages.step_division.groups.templates import byte_clock, passes
+from llmprism_tasks.stages.step_division.groups.templates.levels import LEAST_VARIANCE
 from llmprism_tasks.stages.step_division.kernels.regularity import MANY_BURSTS
 
 PLACES_PER_BURST = 4
@@ -54,6 +55,8 @@ def step_bytes(traffic: Traffic, silences: Silences) -> Again | None:
     about = passes.longest_silences(
         without_pauses(silences), at, (np.arange(places) + 0.5) * total / places, BURSTS_AROUND * burst
     )
+    if about.var() < LEAST_VARIANCE:  # silences of one length
+        return None
     correlation = byte_clock.autocorrelation((about - about.mean())[:, np.newaxis])
     lag = np.arange(1, places // 4)
     again = np.append(0.0, (correlation[lag] + correlation[2 * lag[:, np.newaxis] + (-1, 0, 1)].max(axis=1)) / 2)

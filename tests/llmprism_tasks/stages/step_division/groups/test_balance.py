@@ -49,6 +49,10 @@ def test_of_parts_that_fill_and_drain_a_pipeline_some_does_not(micro_batches: in
     assert (found > balance.UNRETURNED) == told
 
 
+def test_what_fills_a_pipeline_has_not_come_back_when_the_data_end() -> None:
+    assert balance.unreturned(parts(1, 16)[:, :16], BACK) > balance.UNRETURNED
+
+
 @pytest.mark.parametrize(("messages", "counts"), [(1, True), (2, False)])
 def test_a_lost_message_of_several_is_not_out_of_balance(messages: int, counts: bool) -> None:
     """A link moves so many messages each way in a step; in two of twenty steps one is lost, one way or the other."""
@@ -56,14 +60,6 @@ def test_a_lost_message_of_several_is_not_out_of_balance(messages: int, counts: 
     each[0, 3] -= 1
     each[1, 9] -= 1
     assert (balance.unreturned(each, BACK[:2]) > 0) == counts
-
-
-@pytest.mark.parametrize(("comes_back", "ratio"), [(False, 0.0), (True, 2 / 76)])
-def test_what_never_comes_back_was_lost(comes_back: bool, ratio: float) -> None:
-    each = np.full((2, 38), 1.0)
-    each[0, 9] -= 1
-    each[1, 10] -= comes_back
-    assert balance.unreturned(each, BACK[:2]) == pytest.approx(ratio, rel=0.05)
 
 
 @pytest.mark.parametrize(("share", "counts"), [(0.05, False), (0.2, True)])
@@ -74,11 +70,9 @@ def test_links_that_move_next_to_nothing_say_nothing(share: float, counts: bool)
 
 @pytest.mark.parametrize(("more", "counts"), [(15, True), (40, False)])
 def test_what_goes_one_way_in_all_is_not_awaited(more: float, counts: bool) -> None:
-    """In one of 38 steps a copy moves so much more one way. Later a message comes back in the next step."""
+    """In one of 38 steps a copy moves so much more one way."""
     each = np.full((2, 38), 1.0)
     each[0, 9] += more
-    each[0, 20] += 1
-    each[1, 21] += 1
     assert (balance.unreturned(each, BACK[:2]) > 0) == counts
 
 
