@@ -15,7 +15,6 @@ import numpy as np
 
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
 from llmprism_tasks.stages.step_division.groups.templates import byte_clock, passes
-from llmprism_tasks.stages.step_division.groups.templates.levels import LEAST_VARIANCE
 from llmprism_tasks.stages.step_division.kernels.regularity import MANY_BURSTS
 
 PLACES_PER_BURST = 4
@@ -32,6 +31,11 @@ factor of sigma 0.35 on each step it is 0.34 to 1; of silences of any length, af
 
 PAUSES_SHARE = 0.02
 """Ratio of the silences that may be pauses: of a step of eight silences one follows every sixth."""
+
+ONE_LENGTH = 0.02
+"""Least deviation of the logarithm of silences: what differs by less is of one length, as far as clocks and steps of
+milliseconds go. Of steps of sharded parameters it is 0.04 at least, where all silences are as long as the collector
+shows."""
 
 
 class Again(NamedTuple):
@@ -55,7 +59,7 @@ def step_bytes(traffic: Traffic, silences: Silences) -> Again | None:
     about = passes.longest_silences(
         without_pauses(silences), at, (np.arange(places) + 0.5) * total / places, BURSTS_AROUND * burst
     )
-    if about.var() < LEAST_VARIANCE:  # silences of one length
+    if about.std() < ONE_LENGTH:
         return None
     correlation = byte_clock.autocorrelation((about - about.mean())[:, np.newaxis])
     lag = np.arange(1, places // 4)

@@ -72,6 +72,13 @@ def test_silences_of_chance_tell_nothing() -> None:
     assert [again(traffic(equal, jitter=0.5, seed=seed)) for seed in range(10)] == [None] * 10
 
 
+@pytest.mark.parametrize(("longer", "told"), [(1.03, False), (1.06, True)])
+def test_silences_that_hardly_differ_are_of_one_length(longer: float, *, told: bool) -> None:
+    """Six and six of them in turn: their logarithms deviate by 0.015, or by 0.03."""
+    in_turn = ([(400.0, 1)] * 6 + [(400.0 * longer, 1)] * 6) * 20
+    assert (again(traffic(in_turn, jitter=0.0)) is not None) == told
+
+
 def test_passes_are_told_from_silences_that_vary() -> None:
     """With a sigma of 0.35 for silences that differ by 0.7 the correlation is 0.37 to 0.52, with one of 0.5 below
     `LEAST_CORRELATION`."""
