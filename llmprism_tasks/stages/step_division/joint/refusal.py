@@ -18,6 +18,9 @@ from llmprism_tasks.stages.step_division.periodicity import (
 )
 from llmprism_tasks.stages.traffic import nic_pairs
 
+MERGED_STEPS = 3
+"""Steps over which a record of merged ones goes at most: it is of two steps, and may begin in the one before."""
+
 
 def groups_without_steps(joint: JointSteps, settings: RhythmSettings) -> pl.DataFrame:
     """Return the groups whose single pairs show no steps: `group`, `parts`.
@@ -88,12 +91,13 @@ def step_end_times(joint: JointSteps, place: Integers, group: Integers) -> pl.Da
 def _bytes_per_step(flows: pl.DataFrame, offsets: Integers, place: Integers, ends: Integers) -> Floats:
     """Return what some pairs send in each step but the first, given their ends: bytes, shape (pairs, steps).
 
-    A record carries its bytes evenly over its time: of those that the collector merged, in several steps.
+    A record carries its bytes evenly over its time: of those that the collector merged, in several steps. One that goes
+    over more steps than these is a copy of files, and left out.
     """
     rows, within = grouped_sort.spread(offsets, place)
     starts, until, sizes = (flows[name].to_numpy()[rows] for name in ("flow_start_ns", "flow_end_ns", "bytes"))
     first, last = np.searchsorted(ends, starts), np.searchsorted(ends, until)
-    counts = np.minimum(last + 1, ends.size) - first
+    counts = np.where(last - first < MERGED_STEPS, np.minimum(last + 1, ends.size) - first, 0)
     record = np.repeat(np.arange(rows.size), counts)
     step = np.arange(record.size) - np.repeat(np.cumsum(counts) - counts - first, counts)
     begins = np.maximum(starts[record], np.append(starts.min(initial=0), ends)[step])

@@ -177,6 +177,12 @@ def test_records_of_two_steps_that_the_collector_merged_are_no_part_of_a_pipelin
     assert len(ends(steps_of(rows)[1])) >= 54
 
 
+def test_a_copy_between_replicas_is_no_part_of_a_pipeline_s_steps() -> None:
+    """It goes on for twenty steps, and moves more than half of what the two exchange in these."""
+    copied = [(20_300.0, 40_300.0, "a", "b", 2000 * MB)]
+    assert len(ends(steps_of(ring("ab", every(1000, count=58), length=400, parts=1), copied)[1])) >= 54
+
+
 @generated(max_examples=15)
 @given(st.integers(0, 10**6), st.integers(600, 3000), st.sampled_from([1, 5]))
 def test_each_step_is_reported_once_with_jitter_loss_and_splits(seed: int, period: int, lookback: int) -> None:
