@@ -45,19 +45,6 @@ def largest(values: Integers, offsets: Integers) -> Integers:
     return np.maximum.reduceat(values, offsets[:-1]) if offsets.size > 1 else np.zeros(0, np.int64)
 
 
-def running_largest(values: Integers, offsets: Integers) -> Integers:
-    """Return for each row the largest number of its segment up to it.
-
-    The range of the numbers times that of the segments must fit into 64 bits.
-    """
-    if not values.size:
-        return values
-    least = values.min()
-    apart = np.repeat(np.arange(offsets.size - 1), np.diff(offsets)) * (values.max() - least + 1) - least
-    largest: Integers = np.maximum.accumulate(values + apart) - apart
-    return largest
-
-
 def medians(values: Integers, offsets: Integers) -> Floats:
     """Return the median of each segment, which has one row at least."""
     return _medians(values, offsets)

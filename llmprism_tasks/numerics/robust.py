@@ -85,6 +85,13 @@ def relative_sigma(values: pl.Expr) -> pl.Expr:
     return sigma(values) / values.median()
 
 
+def self_weighted_median(values: npt.NDArray[np.generic]) -> float:
+    """Return the value such that those as large make up half of the sum of all; values are not below 0."""
+    ordered = np.sort(values)
+    total = np.cumsum(ordered)
+    return float(ordered[np.searchsorted(total, total[-1] / 2)])
+
+
 def student_factor(count: float, deviations: float) -> float:
     """Return the factor for a standard deviation that was estimated from few values.
 

@@ -56,11 +56,3 @@ def test_flags_are_counted() -> None:
 def test_of_ascending_numbers_segments_are_found_without_looking_at_each(numbers: list[int], kind: type) -> None:
     ascending = np.sort(np.array(numbers, dtype=kind))
     assert ragged.of_ascending(ascending).tolist() == ragged.bounds(ascending).tolist()
-
-
-@given(st.lists(st.lists(st.integers(-9, 9))))
-def test_the_running_largest_starts_anew_in_each_segment(drawn: list[list[int]]) -> None:
-    offsets = np.cumsum([0, *map(len, drawn)])
-    values = np.array([number for each in drawn for number in each], np.int64)
-    expected = [max(each[: place + 1]) for each in drawn for place in range(len(each))]
-    assert ragged.running_largest(values, offsets).tolist() == expected

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from llmprism_tasks.numerics.robust import (
     SIGMA_PER_MAD,
     relative_sigma,
+    self_weighted_median,
     sigma,
     sigma_about_zero,
     sigma_of,
@@ -63,3 +64,8 @@ def test_nothing_has_no_deviation() -> None:
 def test_each_group_has_its_own_deviation() -> None:
     table = pl.DataFrame({"group": ["a", "a", "a", "b", "b"], "value": [1.0, 2.0, 3.0, 7.0, 7.0]})
     assert table.select(sigma(pl.col("value")).over("group")).to_series().to_list() == [SIGMA_PER_MAD] * 3 + [0.0] * 2
+
+
+@pytest.mark.parametrize(("values", "middle"), [([1, 1, 1, 1, 10], 10), ([3, 1, 1, 1], 1), ([7], 7)])
+def test_half_of_the_sum_lies_in_values_as_large(values: list[int], middle: int) -> None:
+    assert self_weighted_median(np.array(values)) == middle

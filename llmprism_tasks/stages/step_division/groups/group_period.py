@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS, NANOSECONDS_PER_SECOND
-from llmprism_tasks.numerics import ragged
+from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.kernels.gap_segmentation import STEPS_APART
@@ -84,14 +84,10 @@ def _longest_runs(flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSe
     sent = nic_pairs.flows_of_pairs(
         nic_pairs.in_order(flows).select("pair", "flow_start_ns", "flow_end_ns"), silent.select("pair")
     )
-    offsets = nic_pairs.starts_of_pairs(sent)
-    starts, ends = (sent[name].to_numpy() for name in ("flow_start_ns", "flow_end_ns"))
-    latest = ragged.running_largest(ends, offsets)
-    begins = np.zeros(starts.size + 1, np.bool_)
-    begins[offsets] = True
-    begins[1:-1] |= starts[1:] - latest[:-1] > settings.shortest_quiet_ms * NANOSECONDS_PER_MS
-    run = np.flatnonzero(begins)
-    lasts = sent.select("pair")[run[:-1]].with_columns(run_ns=latest[run[1:] - 1] - starts[run[:-1]])
+    pause = pl.col("flow_start_ns") - end_of_earlier("flow_end_ns").over("pair")
+    begins = (pause > settings.shortest_quiet_ms * NANOSECONDS_PER_MS).fill_null(value=False)
+    runs = sent.with_columns(run=begins.cum_sum().over("pair")).group_by("pair", "run")
+    lasts = runs.agg(run_ns=pl.col("flow_end_ns").max() - pl.col("flow_start_ns").min())
     longest = lasts.group_by("pair").agg(pl.col("run_ns").max())
     return silent.select("group", "pair", "bytes").join(longest, on="pair", maintain_order="left")
 

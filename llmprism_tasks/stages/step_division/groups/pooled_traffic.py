@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from llmprism_tasks.numerics import grouped_sort, ragged
-from llmprism_tasks.numerics.robust import Flags, Floats, Integers
+from llmprism_tasks.numerics.robust import Flags, Floats, Integers, self_weighted_median
 
 BRIEF_PAUSE = 0.25
 """Ratio of the typical pause of a group's pairs below which a pause is none."""
@@ -115,10 +115,10 @@ def pausing(traffic: Traffic) -> Flags:
     order = np.argsort(traffic.pair, kind="stable")
     pair, starts, ends = traffic.pair[order], traffic.starts[order], traffic.ends[order]
     offsets = ragged.bounds(pair)
-    ends = ragged.running_largest(ends, offsets)
+    ends = np.concatenate([np.maximum.accumulate(ends[low:high]) for low, high in pairwise(offsets)])
     pauses = np.maximum(np.append(starts[1:] - ends[:-1], 0), 0)
     pauses[offsets[1:] - 1] = 0
-    typical = float(np.median([_self_weighted_median(pauses[low:high]) for low, high in pairwise(offsets)]))
+    typical = float(np.median([self_weighted_median(pauses[low:high]) for low, high in pairwise(offsets)]))
     begins = np.zeros(pair.size, np.bool_)
     begins[offsets[:-1]] = True
     begins[1:] |= pauses[:-1] >= BRIEF_PAUSE * typical
@@ -128,10 +128,3 @@ def pausing(traffic: Traffic) -> Flags:
     pausing = np.empty(pair.size, np.bool_)
     pausing[order] = (lasts <= LONGEST_BURST_PAUSES * typical)[run] if typical else True
     return pausing
-
-
-def _self_weighted_median(pauses: Integers) -> float:
-    """Return the pause such that those as long make up half of the time of all."""
-    ordered = np.sort(pauses)
-    total = np.cumsum(ordered)
-    return float(ordered[np.searchsorted(total, total[-1] / 2)])

@@ -10,14 +10,9 @@ import polars as pl
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.alignment import line_up, whole_steps
-from llmprism_tasks.stages.step_division.groups.group_steps import (
-    Found,
-)
+from llmprism_tasks.stages.step_division.groups.group_steps import Found
 from llmprism_tasks.stages.step_division.kernels.burst_totals import Totals
-from llmprism_tasks.stages.step_division.periodicity import (
-    WHOLE_PAIR,
-    WITH_GROUP,
-)
+from llmprism_tasks.stages.step_division.periodicity import WHOLE_PAIR, WITH_GROUP
 from llmprism_tasks.stages.step_division.segmentation import Cut, cut
 from llmprism_tasks.stages.traffic import nic_pairs
 

@@ -11,11 +11,7 @@ from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups import balance
 from llmprism_tasks.stages.step_division.groups.templates.levels import NEARLY_ALL
 from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps
-from llmprism_tasks.stages.step_division.periodicity import (
-    PAIR,
-    WHOLE_PAIR,
-    WITH_GROUP,
-)
+from llmprism_tasks.stages.step_division.periodicity import PAIR, WHOLE_PAIR, WITH_GROUP
 from llmprism_tasks.stages.traffic import nic_pairs
 
 MERGED_STEPS = 3

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers, self_weighted_median
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 
@@ -119,13 +119,6 @@ def _has_only_short_silences(at: Integers, length: Integers, first: Integers, en
     np.maximum.at(longest, np.clip(step, 0, None), np.where(step >= 0, length, 0))
     ratio = longest[:-1] / np.diff(ends)
     return bool(0 < np.median(ratio[alike]) < SHORTEST_PASS)
-
-
-def self_weighted_median(bursts: Floats) -> float:
-    """Return the burst such that those as large make up half of all bytes."""
-    ordered = np.sort(bursts)
-    total = np.cumsum(ordered)
-    return float(ordered[np.searchsorted(total, total[-1] / 2)])
 
 
 def longest_silences(silences: Silences, at: Floats, places: Floats, burst: float) -> Floats:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from llmprism_tasks.numerics.robust import self_weighted_median
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
 from llmprism_tasks.stages.step_division.groups.templates import byte_clock, passes
 from llmprism_tasks.stages.step_division.kernels.regularity import MANY_BURSTS
@@ -54,7 +55,7 @@ def step_bytes(traffic: Traffic, silences: Silences) -> Again | None:
         return None
     sent = traffic.sent
     at, total = sent[silences.at], sent[-1]
-    burst = passes.self_weighted_median(np.diff(np.concatenate([[0.0], at, [total]])))
+    burst = self_weighted_median(np.diff(np.concatenate([[0.0], at, [total]])))
     places = min(int(PLACES_PER_BURST * total / burst), byte_clock.PORTIONS)
     about = passes.longest_silences(
         without_pauses(silences), at, (np.arange(places) + 0.5) * total / places, BURSTS_AROUND * burst

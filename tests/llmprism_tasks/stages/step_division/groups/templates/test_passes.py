@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from handmade import MB, MS
+from gathered_traffic import SEND, UNIT, Bursts, gathered_traffic
+from handmade import MS
 
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Traffic
@@ -13,12 +14,8 @@ from llmprism_tasks.stages.step_division.groups.templates.levels import LEAST_VA
 
 DEFAULT = RhythmSettings()
 STEPS = 20
-UNIT = 10 * MB
-SEND, FORWARD = 10.0, 30.0
-"""Milliseconds that a layer's parameters take on the wire, and that its forward pass takes to compute."""
-
-Bursts = list[tuple[float, int]]
-"""Of one step: the silence before each burst, ms, and how many layers' parameters it moves."""
+FORWARD = 30.0
+"""Milliseconds that the forward pass of a layer takes to compute."""
 
 
 def step(layers: int, *, backward: float = 2.0, optimizer: float = 20.0, merged: bool = False) -> Bursts:
@@ -34,21 +31,10 @@ def step(layers: int, *, backward: float = 2.0, optimizer: float = 20.0, merged:
     return [*forward, (rest, 1), *[(backward * rest, 2)] * (layers - 2), *[(backward * rest, 1)] * 2]
 
 
-def traffic(bursts: Bursts, jitter: float = 0.05) -> tuple[Traffic, np.ndarray]:
+def traffic(bursts: Bursts) -> tuple[Traffic, np.ndarray]:
     """Return the traffic of two senders in such steps, and when each burst ends, ns, shape (steps, bursts)."""
-    draw = np.random.default_rng(7)
-    starts, ends, sizes, at = [], [], [], 0.0
-    for silence, units in bursts * STEPS:
-        at += silence * draw.lognormal(0, jitter)
-        for sender in range(2):
-            starts.append(at + sender * 0.1)
-            ends.append(at + units * SEND)
-            sizes.append(units * UNIT)
-        at += units * SEND
-    begins, lasts = (np.round(np.array(times) * MS).astype(np.int64) for times in (starts, ends))
-    stream = np.tile([0, 1], begins.size // 2)
-    told = lasts[1::2].reshape(STEPS, len(bursts))
-    return Traffic(stream, stream, begins, np.maximum.accumulate(lasts), lasts, np.array(sizes)), told
+    sent = gathered_traffic(bursts * STEPS)
+    return sent, sent.ends[1::2].reshape(STEPS, len(bursts))
 
 
 def backward(bursts: Bursts, after: int | np.ndarray) -> passes.Backward | None:

@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from handmade import MB, MS
+from gathered_traffic import UNIT, Bursts, gathered_traffic
+from handmade import MS
 
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Traffic
 from llmprism_tasks.stages.step_division.groups.templates import selection, silence_clock
 
 DEFAULT = RhythmSettings()
-UNIT = 10 * MB
-SEND = 10.0
-"""Milliseconds that a layer's parameters take on the wire."""
-
-Bursts = list[tuple[float, int]]
-"""The silence before each burst, ms, and how many layers' parameters it moves."""
 
 
 def step(layers: int) -> Bursts:
     """Return the bursts of a step: gathers, and then gathers with as many gradients, which take twice as long."""
     return [(20.0, 1)] * layers + [(40.0, 2)] * layers
-
-
-def traffic(bursts: Bursts, jitter: float = 0.05, seed: int = 7) -> Traffic:
-    """Return the traffic of two senders."""
-    draw, starts, ends, sizes, at = np.random.default_rng(seed), [], [], [], 0.0
-    for silence, units in bursts:
-        at += silence * draw.lognormal(0, jitter)
-        for sender in range(2):
-            starts.append(at + sender * 0.1)
-            ends.append(at + units * SEND)
-            sizes.append(units * UNIT)
-        at += units * SEND
-    begins, lasts = (np.round(np.array(times) * MS).astype(np.int64) for times in (starts, ends))
-    stream = np.tile([0, 1], begins.size // 2)
-    return Traffic(stream, stream, begins, np.maximum.accumulate(lasts), lasts, np.array(sizes))
 
 
 def again(sent: Traffic) -> silence_clock.Again | None:
@@ -51,7 +30,7 @@ def units(sent: Traffic) -> float | None:
 
 @pytest.mark.parametrize("layers", [4, 7, 12, 30])
 def test_a_step_is_a_forward_and_a_backward_pass(layers: int) -> None:
-    assert units(traffic(step(layers) * 20)) == pytest.approx(3 * layers, rel=0.02)
+    assert units(gathered_traffic(step(layers) * 20)) == pytest.approx(3 * layers, rel=0.02)
 
 
 @pytest.mark.parametrize("every", [4, 7, 20])
@@ -59,7 +38,7 @@ def test_pauses_after_some_steps_are_no_part_of_them(every: int) -> None:
     """Of 60 silences one is a pause at most, less than `PAUSES_SHARE`, and counts as the longest of the others."""
     first, *rest = step(8)
     paused = [(5_000.0, first[1]), *rest]
-    sent = traffic((paused + step(8) * (every - 1)) * 5)
+    sent = gathered_traffic((paused + step(8) * (every - 1)) * 5)
     assert units(sent) == pytest.approx(24, rel=0.02)
     found = selection.repeated(sent, DEFAULT, by_bytes=False, by_passes=True)
     assert found is not None
@@ -69,21 +48,21 @@ def test_pauses_after_some_steps_are_no_part_of_them(every: int) -> None:
 def test_silences_of_chance_tell_nothing() -> None:
     """Equal bursts between which any time goes by: with 40 seeds the correlation is 0.21 at most."""
     equal = [(20.0, 1)] * 240
-    assert [again(traffic(equal, jitter=0.5, seed=seed)) for seed in range(10)] == [None] * 10
+    assert [again(gathered_traffic(equal, jitter=0.5, seed=seed)) for seed in range(10)] == [None] * 10
 
 
 @pytest.mark.parametrize(("longer", "told"), [(1.03, False), (1.06, True)])
 def test_silences_that_hardly_differ_are_of_one_length(longer: float, *, told: bool) -> None:
     """Six and six of them in turn: their logarithms deviate by 0.015, or by 0.03."""
     in_turn = ([(400.0, 1)] * 6 + [(400.0 * longer, 1)] * 6) * 20
-    assert (again(traffic(in_turn, jitter=0.0)) is not None) == told
+    assert (again(gathered_traffic(in_turn, jitter=0.0)) is not None) == told
 
 
 def test_passes_are_told_from_silences_that_vary() -> None:
     """With a sigma of 0.35 for silences that differ by 0.7 the correlation is 0.37 to 0.52, with one of 0.5 below
     `LEAST_CORRELATION`."""
-    assert again(traffic(step(12) * 20, jitter=0.5, seed=2)) is None
-    told = again(traffic(step(12) * 20, jitter=0.35))
+    assert again(gathered_traffic(step(12) * 20, jitter=0.5, seed=2)) is None
+    told = again(gathered_traffic(step(12) * 20, jitter=0.35))
     assert told is not None
     assert told.correlation >= silence_clock.LEAST_CORRELATION
     assert told.step == pytest.approx(2 * 36 * UNIT, rel=0.02)
@@ -91,5 +70,5 @@ def test_passes_are_told_from_silences_that_vary() -> None:
 
 def test_single_bursts_with_pauses_are_steps_and_no_parts_of_one() -> None:
     """Each burst moves the same, so what comes again after 25 of them is nothing but the pause."""
-    sent = traffic(([(3_000.0, 4)] + [(400.0, 4)] * 24) * 8, jitter=0.1)
+    sent = gathered_traffic(([(3_000.0, 4)] + [(400.0, 4)] * 24) * 8, jitter=0.1)
     assert selection.repeated(sent, DEFAULT, by_bytes=False, by_passes=True) is None
