@@ -65,16 +65,41 @@ def tenants(
         jobs[cluster] = nearest if best > 0 else cluster
         if best <= 0:
             others.append(cluster)
+    apart = [(cluster, jobs[wider]) for cluster, wider in around if jobs[cluster] == cluster != jobs[wider]]
+    parts = _with_like_parts({pair: odds(known[pair[0]], known[pair[1]], seen_ns, settings) for pair in apart})
     for cluster, wider in around:
         own, other = jobs[cluster], jobs[wider]
         if own != cluster or other == own:
             continue
-        said_of = odds(known[cluster], known[other], seen_ns, settings)
+        if (cluster, other) not in parts:
+            parts[cluster, other] = odds(known[cluster], known[other], seen_ns, settings)
+        said_of = parts[cluster, other]
         for one in (cluster, other):
             sure[one] = min(sure[one], probability(abs(said_of)))
         if said_of > 0:
             jobs[jobs == own] = other
     return pl.DataFrame({"cluster": labels, "job": labels[jobs], "sure": sure})
+
+
+def _with_like_parts(said: dict[tuple[int, int], float]) -> dict[tuple[int, int], float]:
+    """Add to the odds that clusters are parts of the job around them what the other clusters in that job say.
+
+    Where most of them are parts of it, one more is likely to be, and the other way around: by Laplace's rule of
+    succession, over the probabilities of the others.
+
+    Parameters
+    ----------
+    said : logarithm of the odds by what is sent, of a cluster and the job around it
+    """
+    found = dict(said)
+    for job in {job for _, job in said}:
+        parts = [key for key in said if key[1] == job]
+        own = np.array([said[part] for part in parts])
+        likely = np.exp(-np.logaddexp(0.0, -own))
+        others = likely.sum() - likely
+        told = own + np.log((1 + others) / (len(parts) - others))
+        found |= dict(zip(parts, told.tolist(), strict=True))
+    return found
 
 
 def _rails(labels: Integers, steps: pl.DataFrame, sent: dict[int, Sent]) -> list[Rail]:

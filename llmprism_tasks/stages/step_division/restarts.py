@@ -225,7 +225,7 @@ def _restart_times(
 
 
 def one_way(bulk: pl.DataFrame, rows: Integers, wanted: Integers, parts: Integers, count: int) -> OneWay:
-    """Measure what goes one way among the NICs of some rows, in groups of those that pairs of these rows join.
+    """Measure what goes one way among the NICs of some rows, in groups of those that pairs join, of any row.
 
     Parameters
     ----------
@@ -235,11 +235,13 @@ def one_way(bulk: pl.DataFrame, rows: Integers, wanted: Integers, parts: Integer
     """
     source, target, nics = ends_of_pairs(bulk)
     chosen = np.isin(rows, wanted)
-    groups = _group_numbers(source[chosen], target[chosen], np.searchsorted(wanted, rows[chosen]), nics, wanted.size)
     theirs = np.zeros(nics, np.bool_)
     theirs[source[chosen]] = theirs[target[chosen]] = True
+    among = theirs[source] & theirs[target]
+    pairs, of_rows = (source[among], target[among]), (source[chosen], np.searchsorted(wanted, rows[chosen]))
+    groups = _group_numbers(pairs, of_rows, nics, wanted.size)
     counts = np.diff(nic_pairs.starts_of_pairs(bulk))
-    flows = np.repeat(theirs[source] & theirs[target], counts)
+    flows = np.repeat(among, counts)
     sizes = bulk["bytes"].to_numpy()[flows]
     sent, got = np.zeros((2, nics, count), np.int64)
     for moved, ends in ((sent, source), (got, target)):
@@ -247,7 +249,7 @@ def one_way(bulk: pl.DataFrame, rows: Integers, wanted: Integers, parts: Integer
     apart, in_all = np.zeros((2, int(groups.max()) + 1, count), np.int64)
     for moved, whole in ((np.abs(sent - got), apart), (sent + got, in_all)):
         np.add.at(whole, groups[:nics], moved)
-    replicated = _has_cycle(source[chosen], target[chosen], groups[:nics], len(apart))
+    replicated = _has_cycle(*pairs, groups[:nics], len(apart))
     return OneWay(np.maximum(apart, in_all // ONE_WAY_PART), groups[nics:], replicated)
 
 
@@ -258,9 +260,18 @@ def ends_of_pairs(bulk: pl.DataFrame) -> tuple[Integers, Integers, int]:
     return *numbered_ends(pairs, nics), nics.len()
 
 
-def _group_numbers(source: Integers, target: Integers, rows: Integers, nics: int, count: int) -> Integers:
-    """Return the group of each NIC, and after them of each row: those that pairs join, and that a row's pairs do."""
-    left, right = np.concatenate([source] * 2), np.concatenate([target, nics + rows])
+def _group_numbers(
+    pairs: tuple[Integers, Integers], of_rows: tuple[Integers, Integers], nics: int, count: int
+) -> Integers:
+    """Return the group of each NIC, and after them of each row: those that pairs join, and those of which a row has a
+    pair.
+
+    Parameters
+    ----------
+    pairs : the NICs of each
+    of_rows : a NIC, and a row that has a pair of it
+    """
+    left, right = np.concatenate([pairs[0], of_rows[0]]), np.concatenate([pairs[1], nics + of_rows[1]])
     _, groups = np.unique(graphs.connected_components(left, right, nics + count), return_inverse=True)
     return groups
 

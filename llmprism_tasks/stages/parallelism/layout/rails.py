@@ -102,7 +102,8 @@ def strides(between: pl.DataFrame, nics: pl.DataFrame, peers: pl.DataFrame | Non
 
     Members are apart by their peers, if these are known and divide the job's GPUs in each host. Else all distances
     between the rails of a hop are multiples of the stride, and so are the job's GPUs in each host. Of all such numbers
-    the greatest is taken by which every place of a host has hops. Jobs whose hops stay on their rails are absent.
+    the greatest is taken by which every place of a host has hops. Jobs whose hops stay on their rails are absent,
+    unless rings pass by some of the job's own NICs: these belong to rings of other rails.
 
     Parameters
     ----------
@@ -115,19 +116,27 @@ def strides(between: pl.DataFrame, nics: pl.DataFrame, peers: pl.DataFrame | Non
         if peers is None
         else _strides_of_peers(nics, peers)
     )
-    crossing = _crossing_hops(between.join(told, on="job_id", how="anti"))
-    if crossing.is_empty():
-        return told
+    untold = between.join(told, on="job_id", how="anti")
+    used = pl.concat(
+        [untold.select("job_id", host=f"{end}_host", rank=f"{end}_rank") for end in ("src", "dst")]
+    ).unique()
+    crossing = _crossing_hops(untold)
+    passed_by = _jobs_passed_by(used, nics).join(crossing, on="job_id", how="anti")
     distances = (
-        crossing.group_by("job_id", "distance")
-        .len()
-        .filter(pl.col("len") >= LEAST_CROSSING * pl.col("len").sum().over("job_id"))
+        pl.concat(
+            [
+                crossing.group_by("job_id", "distance")
+                .len()
+                .filter(pl.col("len") >= LEAST_CROSSING * pl.col("len").sum().over("job_id"))
+                .select("job_id", "distance"),
+                passed_by.select("job_id", distance=pl.lit(0, crossing.schema["distance"])),
+            ]
+        )
         .group_by("job_id")
         .agg("distance")
     )
-    used = pl.concat(
-        [between.select("job_id", host=f"{end}_host", rank=f"{end}_rank") for end in ("src", "dst")]
-    ).unique()
+    if distances.is_empty():
+        return told
     rails = (
         used.with_columns(hosts=pl.col("host").n_unique().over("job_id"))
         .group_by("job_id", "rank", "hosts")
@@ -142,7 +151,28 @@ def strides(between: pl.DataFrame, nics: pl.DataFrame, peers: pl.DataFrame | Non
     found = [
         _stride(math.gcd(*row["distance"], *row["widths"]), row["rails"] or []) for row in table.iter_rows(named=True)
     ]
-    return pl.concat([told, table.select("job_id", stride=pl.Series(found, dtype=pl.Int32))])
+    strides = table.select("job_id", stride=pl.Series(found, dtype=pl.Int32))
+    # Rings that stay on their rails and pass by one of five may have lost it; its hops say nothing of the others.
+    lost = passed_by.join(strides.filter(pl.col("stride").is_null()), on="job_id", how="semi")
+    return pl.concat([told, strides.join(lost, on="job_id", how="anti")])
+
+
+def _jobs_passed_by(used: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
+    """Return the jobs of which rings pass by some rail in most of their hosts: `job_id`.
+
+    Parameters
+    ----------
+    used : `job_id`, `host`, `rank` of the NICs that have hops
+    """
+    where = ["job_id", "host", "rank"]
+    rails = nics.join(used.select("job_id").unique(), on="job_id", how="semi").group_by("job_id", "rank").len("nics")
+    silent = nics.join(used, on=where, how="anti").group_by("job_id", "rank").len("silent")
+    return (
+        rails.join(silent, on=["job_id", "rank"])
+        .filter(pl.col("silent") > (1 - MOSTLY_USED) * pl.col("nics"))
+        .select("job_id")
+        .unique()
+    )
 
 
 def _strides_of_peers(nics: pl.DataFrame, peers: pl.DataFrame) -> pl.DataFrame:

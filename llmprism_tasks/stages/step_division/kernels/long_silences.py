@@ -11,7 +11,9 @@ RECURRING_SILENCES = 3
 """Silences that last alike from which on they are pauses, as for checkpoints."""
 
 ALIKE_SILENCES = 0.25
-"""Ratio by which they may differ: the same data are written each time, and parts of time are coarse."""
+"""Ratio by which they may differ: the same data are written each time, and parts of time are coarse. One that is over
+may be longer than other long ones by no more than the shortest long silence, too: an evaluation between two steps comes
+on top of the silence that each step has."""
 
 LONGEST_PAUSE = 2
 """Times the shortest long silence from which on one is no pause where nothing else can tell: a job that crashes again
@@ -172,7 +174,10 @@ def _last_long_silence(
                 if silence[other] <= silence[i] / ratio:
                     usual += time[other]
                 no_longer = under_way or silence[other] <= (1 + ALIKE_SILENCES) * silence[i]
-                like = no_longer and silence[i] <= (1 + ALIKE_SILENCES) * silence[other]
+                longest = (1 + ALIKE_SILENCES) * silence[other]
+                if not under_way and silence[other] > least:
+                    longest = max(longest, silence[other] + least)
+                like = no_longer and silence[i] <= longest
                 alike += like and not (anew.size > 0 and anew[row, parts[other]])
             if usual < least or usual < (all_time - time[i]) / 2:
                 continue

@@ -371,6 +371,24 @@ def test_a_tenant_on_a_few_of_a_job_s_hosts_is_a_job_of_its_own() -> None:
     assert beside_a_wider_job([50.0] * 40, period=1030) == 2
 
 
+@pytest.mark.parametrize(("like", "period", "jobs"), [([], 1000, 2), (["cd"], 1000, 1), (["cd", "ef"], 1030, 2)])
+def test_what_other_nics_are_to_a_wider_job_counts_for_one_more(like: list[str], period: float, jobs: int) -> None:
+    """NICs of two hosts whose steps end at any time are part of the job where those of two other hosts are; a job with
+    its own period is not."""
+    hosts, draw = cluster(6, 2), random.Random(4)
+    begins = list(accumulate((draw.uniform(950, 1050) for _ in range(39)), initial=19_000.0))
+    own = begins if period == 1000 else every(period, count=40, start=19_000)
+    rows = [ring(rail(hosts, 0), begins)]
+    for (first, second), after, wander in [
+        ("ab", own, 400 if period == 1000 else 15),
+        *((ends, begins, 15) for ends in like),
+    ]:
+        draw = random.Random(8)
+        inner = [begin + 150 + draw.uniform(-wander, wander) for begin in after]
+        rows.append(ring([f"{first}1", f"{second}1"], inner, length=40, size=20 * MB))
+    assert len(recognised(hosts, *rows)[1]) == jobs
+
+
 def test_nics_of_other_hosts_are_no_part_of_a_job_that_they_go_on_with() -> None:
     assert beside_a_wider_job([50.0] * 40, ends="gh") == 2
     assert beside_a_wider_job([50.0] * 40, ends="ag") == 2

@@ -197,10 +197,10 @@ PARTS = 3
 
 
 def measured(*rows: list[Row], of: str = "all") -> OneWay:
-    """Measure in parts of a second; of all pairs, or of one of them, all pairs being a row each."""
+    """Measure in parts of a second; of all pairs, or of some of them, all pairs being a row each."""
     bulk = nic_pairs.in_order(flows(*rows))
     pairs = nic_pairs.pairs_of(bulk, [*nic_pairs.PAIR]).select(nic_pairs.PAIR).rows()
-    wanted = np.array([at for at, pair in enumerate(pairs) if of in ("all", "".join(pair))])
+    wanted = np.array([at for at, pair in enumerate(pairs) if of == "all" or "".join(pair) in of.split()])
     starts = bulk["flow_start_ns"].to_numpy()
     return one_way(bulk, np.arange(len(pairs)), wanted, (starts - starts.min()) // 10**9, PARTS)
 
@@ -228,6 +228,15 @@ def test_groups_are_of_those_that_pairs_join() -> None:
 def test_only_what_the_nics_in_question_send_each_other_counts(of: str, expected: list[int]) -> None:
     found = measured(messages("a", "b", [0], 500), messages("b", "c", [0], 1000), of=of)
     assert found.bytes[found.groups[0]].tolist() == expected
+
+
+@pytest.mark.parametrize("also", [True, False])
+def test_stages_whose_nics_reduce_with_others_have_replicas(also: bool) -> None:
+    """Two lines of two stages, each a and b, c and d; gradients go from a to c and from b to d and back."""
+    lines = [messages(*ends, [0], 1000) for ends in ("ab", "ba", "cd", "dc")]
+    gradients = [messages(*ends, [0], 1000) for ends in ("ac", "ca", "bd", "db")] if also else []
+    found = measured(*lines, *gradients, of="ab ba cd dc")
+    assert found.replicated[found.groups].tolist() == [also] * 4
 
 
 def test_nics_are_numbered_through() -> None:

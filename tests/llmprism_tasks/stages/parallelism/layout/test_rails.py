@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, product
+from itertools import pairwise, permutations, product
 
 import polars as pl
 import pytest
@@ -83,6 +83,22 @@ def test_a_pipeline_whose_rings_leave_nics_silent(tp: int, channels: int) -> Non
         for here, there in zip(hosts[names[first]], hosts[names[second]], strict=True):
             pairs += [(here, there, "pp"), (there, here, "pp")]
     assert found(pairs, hosts) == (tp, 2, 16 // tp)
+
+
+@pytest.mark.parametrize(("tp", "expected"), [(2, (2, 2, 8)), (4, (4, 2, 4)), (8, (8, 2, 2))])
+def test_a_pipeline_whose_rings_stay_on_their_rails(tp: int, expected: tuple[int, int, int]) -> None:
+    """Each ring enters a host at the NIC where it leaves it; the pipeline's other NICs belong to these rings, too."""
+    hosts = hosts_of(4, 8)
+    first, second, third, fourth = hosts.values()
+    pairs = [
+        (*ends, "dp")
+        for here, there in ((first, second), (third, fourth))
+        for place in range(tp)
+        for ends in permutations((here[place], there[place]))
+    ]
+    for here, there in ((first, third), (second, fourth)):
+        pairs += [(*ends, "pp") for both in zip(here, there, strict=True) for ends in permutations(both)]
+    assert found(pairs, hosts) == expected
 
 
 def test_half_a_host_is_no_whole_one() -> None:

@@ -56,8 +56,15 @@ def test_what_has_not_come_back_is_silent_until_now() -> None:
 
 @pytest.mark.parametrize(
     ("lengths", "pauses"),
-    [([8, 9], False), ([8, 9, 8], True), ([8, 9, 6], False), ([13, 13, 14], True)],
-    ids=["two", "three", "one is a quarter shorter", "longer"],
+    [
+        ([8, 9], False),
+        ([8, 9, 8], True),
+        ([8, 9, 6], False),
+        ([13, 13, 14], True),
+        ([8, 8, 8, 13], True),
+        ([8, 8, 8, 14], False),
+    ],
+    ids=["two", "three", "one is a quarter shorter", "longer", "longer by no long silence", "longer by one"],
 )
 def test_those_that_come_again_and_again_are_pauses(lengths: list[int], pauses: bool) -> None:
     """Each after thirteen busy parts."""
