@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.numerics import binomial, max_subarray
-from llmprism_tasks.numerics.robust import sigma_of, student_factor
+from llmprism_tasks.numerics.robust import Flags, Floats, sigma_of, student_factor
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
 from llmprism_tasks.stages.diagnosis.step_times.workload import without_heavier
@@ -47,8 +46,7 @@ def _slow_run_row(
         return None
     usual = float(np.quantile(length, HEALTHY_STEP_QUANTILE))
     excess = length / usual - 1
-    above = np.where(steps["current"].to_numpy(), excess - settings.least_effect, np.nan)
-    (first,), (last,), _ = max_subarray.best_runs(above, np.array([0, length.size]))
+    first, last = _longest_excess(excess, steps["current"].to_numpy(), settings.least_effect)
     if first < 0:
         return None
     run, since = excess[first : last + 1], _run_begin(excess > settings.least_effect, int(first), settings)
@@ -93,7 +91,29 @@ def _slow_run_row(
     }
 
 
-def _run_begin(slow: npt.NDArray[np.bool_], first: int, settings: DiagnosisSettings) -> int:
+def _longest_excess(excess: Floats, current: Flags, least: float) -> tuple[int, int]:
+    """Return the first and the last step of the run in the window that is longest in all; -1 without any.
+
+    A step is of the run if it is nearer to its slow steps than to the usual ones: quick steps that lose next to nothing
+    would join it to whatever is slow later.
+
+    Parameters
+    ----------
+    excess : ratio by which each step is longer than usual
+    current : whether it is one of the window
+    least : excess below which a step is not slow
+    """
+    whole = np.array([0, excess.size])
+    (first,), (last,), _ = max_subarray.best_runs(np.where(current, excess - least, np.nan), whole)
+    if first < 0:
+        return -1, -1
+    run = excess[first : last + 1]
+    between = max(least, EQUALLY_SLOW * float(np.median(run[run > least])))
+    (first,), (last,), _ = max_subarray.best_runs(np.where(current, excess - between, np.nan), whole)
+    return int(first), int(last)
+
+
+def _run_begin(slow: Flags, first: int, settings: DiagnosisSettings) -> int:
     """Return where the run at position `first` began, perhaps before the window: after enough quick steps."""
     at = np.append(np.flatnonzero(slow[:first]), first)
     breaks = np.flatnonzero(np.diff(at) > settings.least_steps)

@@ -125,13 +125,21 @@ def test_a_job_that_drifts_by_itself_is_no_news() -> None:
     assert is_news([*[1000.0] * 75, *[1100.0] * 15], current=15)
 
 
-@pytest.mark.parametrize(("pattern", "news"), [("SNSSNSSNSS", True), ("SNSNSNSSS", False)])
+@pytest.mark.parametrize(("pattern", "news"), [("SSSNSSNNSSS", True), ("SSSNNSSNNSSS", False)])
 def test_most_steps_of_the_run_are_slow(pattern: str, news: bool) -> None:
-    """Seven of ten, or six of nine."""
+    """Eight of eleven, or eight of twelve."""
     lengths = [*WELL, *[1400 if step == "S" else 1000 for step in pattern]]
     assert is_news(lengths, current=len(pattern)) == news
     assert not is_news(lengths, current=len(pattern), persistence=0.75)
     assert is_news(lengths, current=len(pattern), persistence=0.6)
+
+
+@pytest.mark.parametrize(("quick", "told"), [(6, 5), (2, 8)])
+def test_a_run_ends_where_steps_are_quick_again_whatever_is_slow_later(quick: int, told: int) -> None:
+    """Five steps of double length, and an evaluation some steps later."""
+    lengths = [*WELL, *[2000] * 5, *[1000] * quick, 3100]
+    (explanation,) = found(lengths, current=6 + quick)["explanation"]
+    assert f"of {told} steps in a row" in explanation
 
 
 @pytest.mark.parametrize(("least", "news"), [(1049, False), (1051, True)])
