@@ -17,6 +17,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.sql_files import statement
+from llmprism_tasks.warehouse.storage import insertion
 
 Row = dict[str, Any]
 
@@ -74,7 +75,7 @@ def claim(
             for number, one in enumerate(due(connection))
         ]
         if rows:
-            store.insert(
+            insertion.insert(
                 connection, "notifications", conform(pl.DataFrame(rows, infer_schema_length=None), "notifications")
             )
         return rows
@@ -121,7 +122,7 @@ def claim_states(
             for number, (name, change) in enumerate(changes(connection).items())
         ]
         if rows:
-            store.insert(connection, "notifications", conform(pl.DataFrame(rows), "notifications"))
+            insertion.insert(connection, "notifications", conform(pl.DataFrame(rows), "notifications"))
         return rows
 
     with warehouse.reading() as connection:
@@ -173,7 +174,7 @@ def mute(
     def work(connection: duckdb.DuckDBPyConnection) -> None:
         place = _place(connection, incident_id)
         row = {"muted_ns": now_ns, "until_ns": until_ns, "reason": reason, "muted_by": muted_by}
-        store.insert(connection, "mutes", conform(pl.DataFrame([place | row], infer_schema_length=None), "mutes"))
+        insertion.insert(connection, "mutes", conform(pl.DataFrame([place | row], infer_schema_length=None), "mutes"))
 
     warehouse.write(work)
 

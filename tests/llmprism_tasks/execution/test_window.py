@@ -609,7 +609,11 @@ def test_a_window_put_right_and_run_again_forgets_why_it_was_stopped(
 @pytest.mark.parametrize(
     ("module", "function", "calls"),
     [
-        ("warehouse.store", "insert", 2),  # inside the landing of the look-back: flows, but no bookkeeping yet
+        (
+            "warehouse.storage.insertion",
+            "insert",
+            2,
+        ),  # inside the landing of the look-back: flows, but no bookkeeping yet
         ("stages.timeline.phase", "timeline", 1),  # while a stage computes
         ("execution.stage_task", "validate_results", 1),  # all derived, nothing checked
     ],
@@ -640,7 +644,7 @@ def test_killed_inside_a_stage_s_write_nothing_of_it_is_there(
         assert found["flows"].equals(of_window(undisturbed, window)["flows"])
 
     # The landing inserts into three tables and its validation into one; the sixth would be recognition's members.
-    killed_then_again(settings, window, ("warehouse.store", "insert", 6), after_the_kill)
+    killed_then_again(settings, window, ("warehouse.storage.insertion", "insert", 6), after_the_kill)
     assert differing(tables(settings, window), of_window(undisturbed, window)) == []
 
 
