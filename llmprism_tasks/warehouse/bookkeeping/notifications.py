@@ -66,6 +66,7 @@ def claim(
         return store.frame(connection.execute(statement("changes_of_state"), values)).to_dicts()
 
     def work(connection: duckdb.DuckDBPyConnection) -> list[Row]:
+        """Insert the changes that are due as rows of `notifications`; return these."""
         first_ns = _next_told_ns(connection, now_ns)
         names = ("incident_id", "change", "family", "place", "tenant")
         rows = [
@@ -113,6 +114,7 @@ def claim_states(
         return {name: change for name, change in now.items() if told.get(name, "closed") != change}
 
     def work(connection: duckdb.DuckDBPyConnection) -> list[Row]:
+        """Insert the changes that no row tells yet as rows of `notifications`; return these."""
         first_ns = _next_told_ns(connection, now_ns)
         rows = [
             {"window_start_ns": window.start_ns, "incident_id": f"{PIPELINE}-{name}", "change": change}
