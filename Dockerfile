@@ -8,7 +8,8 @@ COPY --chown=airflow:root pyproject.toml constraints.txt README.md ./
 COPY --chown=airflow:root llmprism_tasks llmprism_tasks
 COPY --chown=airflow:root sql sql
 COPY --chown=airflow:root expectations expectations
-RUN pip install --no-cache-dir -c constraints.txt -e '.[distributed]' && python -m llmprism_tasks.cli.compile_kernels
+RUN pip install --no-cache-dir -c constraints.txt -e '.[distributed]' && python -m llmprism_tasks.cli.compile_kernels && \
+    python -m llmprism_tasks.warehouse.lake.extensions
 WORKDIR /opt/airflow
 COPY --chown=airflow:root dags dags
 COPY --chown=airflow:root tools/demo/config config

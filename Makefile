@@ -28,6 +28,7 @@ $(INSTALLED): pyproject.toml tools/pyproject.toml constraints.txt
 	@echo "Installing into .venv, one to four minutes the first time"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test]' -e tools
+	@$(BIN)/python -m llmprism_tasks.warehouse.lake.extensions
 	@touch $@
 
 # All again when one file changes: Numba does not see when a subroutine in another file than the kernel's changes.
@@ -60,6 +61,7 @@ test: $(INSTALLED)
 
 $(DISTRIBUTED): $(INSTALLED)
 	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[distributed]'
+	@$(BIN)/python -m llmprism_tasks.warehouse.lake.extensions
 	@touch $@
 
 test-distributed: setup $(DISTRIBUTED)

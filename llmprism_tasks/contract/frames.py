@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import polars as pl
 
+from llmprism_tasks.contract.columns import Column
 from llmprism_tasks.contract.errors import ContractError
-from llmprism_tasks.contract.tables import TOPOLOGY_COLUMNS, Column, table_named
+from llmprism_tasks.contract.tables import TOPOLOGY_COLUMNS, table_named
 
 POLARS_TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
     "BIGINT": pl.Int64,

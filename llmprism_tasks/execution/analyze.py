@@ -218,7 +218,7 @@ def run_landed(
         if writer is not None:
             writer.wait()  # an error in the flows is raised before an error in what stages made of them
     conclude(window, settings, warehouse=warehouse)
-    send_messages(window, settings, now_ns=time.time_ns())
+    send_messages(window, settings, now_ns=time.time_ns(), warehouse=warehouse)
 
 
 def derive_tables(

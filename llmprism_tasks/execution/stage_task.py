@@ -271,6 +271,7 @@ class _StageTask:
         tables = complete if noted else self._hand_over_tables(folders)
 
         def run(call: Callable[..., WrittenResults], number: int) -> StageResults:
+            """Return what the stage makes of a partition, or what a task of the partition left of it."""
             folder = folders[number]
             written = results_left(folder, self._stage) if noted and self._settings.batches.spread > 1 else None
             if written is None:

@@ -236,19 +236,22 @@ def publish_copy(warehouse: Warehouse, settings: Settings) -> None:
             logger.warning("%s", error)
 
 
-def send_messages(window: Window, settings: Settings, *, now_ns: int) -> dict[str, int]:
+def send_messages(
+    window: Window, settings: Settings, *, now_ns: int, warehouse: Warehouse | None = None
+) -> dict[str, int]:
     """Send messages about incidents that opened or closed, once a window is done; failures are logged, never raised.
 
     Parameters
     ----------
     now_ns : the time, nanoseconds since the Unix epoch
+    warehouse : if it is open already
 
     Returns
     -------
     how many messages were `sent`, and how many were `not_sent`
     """
     try:
-        warehouse = open_configured(settings)
+        warehouse = warehouse or open_configured(settings)
         return incidents.send_messages(warehouse, window, settings, now_ns=now_ns)
     except TransientError as error:
         logger.warning("window %s: the next one will send the messages of its incidents: %s", window, error)

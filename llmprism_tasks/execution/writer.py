@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,6 +23,10 @@ Work = Callable[[], object]
 PARTITIONS_PER_TRANSACTION = 2
 """DuckDB logs an append that does not fill a row group and packs it again later, so several partitions are written at
 once. The last ones share one transaction, which stays open while they are diagnosed, for a second or two."""
+
+ROWS_PER_TRANSACTION = 10_000
+"""A transaction takes 25 ms of processor time, about as long as it takes to write so many rows. What stages make of a
+small platform is fewer, and is written at once."""
 
 
 class Writer:
@@ -79,6 +84,7 @@ class TableWriter:
         self._warehouse, self._window, self._writer = warehouse, window, writer
         self._stage_ns = Counter[str]()
         self._partitions: list[Change] = []
+        self._few: list[Change] = []
         self._open: SimpleQueue[Change | None] | None = None
 
     def __enter__(self) -> Self:
@@ -92,12 +98,13 @@ class TableWriter:
         self._close_transaction()
         self._stage_ns.clear()
         self._partitions.clear()
-        self._write([Change({}, clears=DERIVED, forgets=[stage.name for stage in STAGES])])
+        self._write_last(Change({}, clears=DERIVED, forgets=[stage.name for stage in STAGES]))
 
     def take(self, results: StageResults, jobs: Sequence[str] | None, *, more: int | None = None) -> None:
         """Write tables in the place of these jobs' rows, or of all rows if None: another run may do the same window.
 
-        Partitions are written several at a time; the last ones as they come, together with all that follows.
+        Partitions are written several at a time; the last ones as they come, together with all that follows. Few rows
+        wait for those that follow.
 
         Parameters
         ----------
@@ -134,15 +141,22 @@ class TableWriter:
         self._partitions.clear()
 
     def _write_last(self, change: Change) -> None:
-        if self._open is None:
-            self._write([change])
-        else:
+        if self._open is not None:
             self._open.put(change)
+            return
+        self._few.append(change)
+        if sum(frame.height for one in self._few for frame in one.frames.values()) >= ROWS_PER_TRANSACTION:
+            self._write([])
 
     def _close_transaction(self) -> None:
         if self._open is not None:
             self._open.put(None)
             self._open = None
+        elif self._few:
+            self._write([])
 
     def _write(self, changes: Iterable[Change]) -> None:
+        """Write what waits, and changes, in one transaction."""
+        waiting, self._few = self._few, []
+        changes = itertools.chain(waiting, changes)
         self._writer.submit(functools.partial(store.replace_each, self._warehouse, self._window, changes))

@@ -64,6 +64,7 @@ def kernel(
     """
 
     def compiled(function: Callable[P, R]) -> Callable[P, R]:
+        """Return the function that runs a function's machine code."""
         machine_code = numba.njit([arguments, *also], cache=True, **_options(vectors=vectors))(function)
 
         @wraps(function)

@@ -83,7 +83,11 @@ def run(
     """
     context = _context(docs)
     source = context.data_sources.add_sql(
-        "warehouse", connection_string=batch.URL, create_temp_table=False, kwargs=batch.engine_arguments(connection)
+        "warehouse",
+        connection_string=batch.URL,
+        create_temp_table=False,
+        kwargs=batch.engine_arguments(connection),
+        assets=[_asset(table) for table in suites],  # all at once: the context is stored anew for each one added later
     )
     outcomes = [
         outcome
@@ -116,13 +120,17 @@ def _site(docs: Path) -> dict[str, Any]:
     }
 
 
+def _asset(table: str) -> dict[str, Any]:
+    return {"name": table, "type": "table", "table_name": table, "batch_definitions": [{"name": "window"}]}
+
+
 def _checkpoint(
     context: EphemeralDataContext, source: SQLDatasource, table: str, suite: Mapping[str, Any], *, rows: bool
 ) -> gx.Checkpoint:
     """Return a checkpoint that holds a table against its suite."""
     definition = gx.ValidationDefinition(
         name=table,
-        data=source.add_table_asset(table, table_name=table).add_batch_definition_whole_table("window"),
+        data=source.get_asset(table).get_batch_definition("window"),
         suite=context.suites.add(gx.ExpectationSuite(**suite)),
     )
     found = {"result_format": "COMPLETE", "unexpected_index_column_names": list(_named_by(table))}

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import duckdb
 import polars as pl
-import pyarrow as pa
 
+from llmprism_tasks.contract.columns import Table
 from llmprism_tasks.contract.errors import ContractError, InputError
 from llmprism_tasks.contract.frames import conform, schema
-from llmprism_tasks.contract.tables import Table, table_named
+from llmprism_tasks.contract.tables import table_named
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.sql_files import identifier, statement
@@ -21,6 +20,7 @@ from llmprism_tasks.warehouse.storage import (
     allowed_queries,
     failures,
     flow_order,
+    insertion,
     value_codes,
     window_row,
     written_rows,
@@ -29,7 +29,6 @@ from llmprism_tasks.warehouse.storage.value_codes import NUMBERED, stored
 
 IN_SPAN = "window_start_ns >= $start_ns AND window_start_ns < $end_ns"
 OF_JOBS = "job_id IN (SELECT unnest($jobs::VARCHAR[]))"
-BATCHES_AT_A_TIME = 8  # Arrow batches, a million rows: DuckDB logs rows that do not fill a row group a second time
 
 
 def read(
@@ -223,7 +222,7 @@ def _checked(change: Change, window: Window) -> Change:
         for table, rows in change.frames.items()
     }
     for table, arrived in incoming.items():
-        _check(table, arrived, window)
+        insertion.check(table, arrived, window)
     if "flows" in incoming:
         incoming["flows"] = flow_order.in_order(incoming["flows"])
     if change.jobs is not None:
@@ -237,9 +236,9 @@ def _make(connection: duckdb.DuckDBPyConnection, change: Change, window: Window)
     if change.forgets:
         window_row.forget_stages(connection, window, change.forgets)
     for table, stream in change.streams.items():
-        insert(connection, table, stream())
+        insertion.insert(connection, table, stream())
     for table, arrived in change.frames.items():
-        insert(connection, table, arrived)
+        insertion.insert(connection, table, arrived)
     for stage, elapsed_ns in change.stage_ns.items():
         window_row.record(connection, window, status="running", stage=stage, elapsed_ns=elapsed_ns)
 
@@ -281,7 +280,7 @@ def set_aside(
     WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
     """
     incoming = conform(results, "validation_results")
-    _check("validation_results", incoming, window)
+    insertion.check("validation_results", incoming, window)
     _check_jobs(tables)
 
     def work(connection: duckdb.DuckDBPyConnection) -> None:
@@ -303,7 +302,7 @@ def replace_results(warehouse: Warehouse, window: Window, tables: Sequence[str],
     WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
     """
     incoming = conform(results, "validation_results")
-    _check("validation_results", incoming, window)
+    insertion.check("validation_results", incoming, window)
     warehouse.write(lambda connection: _replace_results(connection, window, tables, incoming))
 
 
@@ -314,7 +313,7 @@ def _replace_results(
     values = {"start_ns": window.start_ns, "tables": list(tables)}
     if connection.execute(f"SELECT 1 FROM validation_results WHERE {of_tables} LIMIT 1", values).fetchone():
         connection.execute(f"DELETE FROM validation_results WHERE {of_tables}", values)
-    insert(connection, "validation_results", incoming)
+    insertion.insert(connection, "validation_results", incoming)
 
 
 def query(warehouse: Warehouse, sql: str, *, most: int | None = None) -> pl.DataFrame:
@@ -359,19 +358,6 @@ def record_window(
     warehouse.write(lambda connection: window_row.record(connection, window, status=status, reason=reason))
 
 
-def _check(table: str, rows: pl.DataFrame, window: Window) -> None:
-    strangers = int(rows["window_start_ns"].ne_missing(pl.Series([window.start_ns])).sum())
-    empty = [
-        column.name for column in table_named(table).columns if not column.optional and rows[column.name].has_nulls()
-    ]
-    if strangers or empty:
-        raise ContractError(
-            found=f"{strangers} rows of other windows" if strangers else f"NULL in {', '.join(empty)}",
-            expected=f"rows of table {table} for window {window} only, with all required columns filled",
-            todo="This is a bug in the stage that made the rows; please report it.",
-        )
-
-
 def _check_jobs(tables: Sequence[str]) -> None:
     without = [table for table in tables if "job_id" not in table_named(table).column_names]
     if without:
@@ -399,34 +385,6 @@ def _delete(connection: duckdb.DuckDBPyConnection, table: str, window: Window, j
     """Delete rows only if there are any: in a DuckLake even an empty delete makes other writers' commits fail."""
     if (jobs is None or jobs) and _has_rows(connection, table, window, jobs):
         connection.execute(f"DELETE FROM {stored(table)} WHERE {_where(table, jobs)}", _values(window, jobs))
-
-
-def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Any) -> None:
-    """Insert rows, a frame or an Arrow stream, into a table within the caller's transaction."""
-    if table not in NUMBERED and not isinstance(rows, pl.DataFrame):
-        _insert_arrow(connection, table, rows)  # as a whole: DuckDB writes full row groups out while rows come
-        return
-    for part in [rows] if isinstance(rows, pl.DataFrame) else _parts(rows):
-        if part.is_empty():
-            continue
-        incoming = value_codes.numbered(connection, table, part) if table in NUMBERED else part
-        # A column without any value is left to BY NAME: Arrow warns on standard error of its empty buffers.
-        incoming = incoming.select(column for column in incoming if column.null_count() < column.len())
-        # Arrow's newest format has string views, which need no copy
-        _insert_arrow(connection, table, incoming.to_arrow(compat_level=pl.CompatLevel.newest()))
-
-
-def _insert_arrow(connection: duckdb.DuckDBPyConnection, table: str, rows: Any) -> None:
-    connection.register("incoming_rows", rows)
-    connection.execute(f"INSERT INTO {stored(table)} BY NAME SELECT * FROM incoming_rows")
-    connection.unregister("incoming_rows")
-
-
-def _parts(rows: Any) -> Iterator[pl.DataFrame]:
-    """Yield the rows of an Arrow stream, several batches at a time."""
-    stream = pa.RecordBatchReader.from_stream(rows)
-    while batches := list(itertools.islice(stream, BATCHES_AT_A_TIME)):
-        yield pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches)))
 
 
 def frame(result: duckdb.DuckDBPyConnection | duckdb.DuckDBPyRelation) -> pl.DataFrame:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import tempfile
 
-from llmprism_tasks.contract.tables import TABLES, Table
+from llmprism_tasks.contract.columns import Table
+from llmprism_tasks.contract.tables import TABLES
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.sql_files import texts

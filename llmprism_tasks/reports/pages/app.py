@@ -95,6 +95,7 @@ def _add_muting(
 
     @app.post("/mute", dependencies=list(muting))
     async def mute(request: Request) -> RedirectResponse:
+        """Mute an incident for the hours that the form says, at most the longest time that the page offers."""
         form = await _form(request)
         hours = timeline.whole(form, "hours") or 0
         now_ns = time.time_ns()

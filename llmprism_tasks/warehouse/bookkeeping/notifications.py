@@ -17,6 +17,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.sql_files import statement
+from llmprism_tasks.warehouse.storage import insertion
 
 Row = dict[str, Any]
 
@@ -65,6 +66,7 @@ def claim(
         return store.frame(connection.execute(statement("changes_of_state"), values)).to_dicts()
 
     def work(connection: duckdb.DuckDBPyConnection) -> list[Row]:
+        """Insert the changes that are due as rows of `notifications`; return these."""
         first_ns = _next_told_ns(connection, now_ns)
         names = ("incident_id", "change", "family", "place", "tenant")
         rows = [
@@ -74,7 +76,7 @@ def claim(
             for number, one in enumerate(due(connection))
         ]
         if rows:
-            store.insert(
+            insertion.insert(
                 connection, "notifications", conform(pl.DataFrame(rows, infer_schema_length=None), "notifications")
             )
         return rows
@@ -112,6 +114,7 @@ def claim_states(
         return {name: change for name, change in now.items() if told.get(name, "closed") != change}
 
     def work(connection: duckdb.DuckDBPyConnection) -> list[Row]:
+        """Insert the changes that no row tells yet as rows of `notifications`; return these."""
         first_ns = _next_told_ns(connection, now_ns)
         rows = [
             {"window_start_ns": window.start_ns, "incident_id": f"{PIPELINE}-{name}", "change": change}
@@ -121,7 +124,7 @@ def claim_states(
             for number, (name, change) in enumerate(changes(connection).items())
         ]
         if rows:
-            store.insert(connection, "notifications", conform(pl.DataFrame(rows), "notifications"))
+            insertion.insert(connection, "notifications", conform(pl.DataFrame(rows), "notifications"))
         return rows
 
     with warehouse.reading() as connection:
@@ -173,7 +176,7 @@ def mute(
     def work(connection: duckdb.DuckDBPyConnection) -> None:
         place = _place(connection, incident_id)
         row = {"muted_ns": now_ns, "until_ns": until_ns, "reason": reason, "muted_by": muted_by}
-        store.insert(connection, "mutes", conform(pl.DataFrame([place | row], infer_schema_length=None), "mutes"))
+        insertion.insert(connection, "mutes", conform(pl.DataFrame([place | row], infer_schema_length=None), "mutes"))
 
     warehouse.write(work)
 

@@ -1,14 +1,14 @@
-"""Attach a DuckLake to a DuckDB of this process: extensions come from installed wheels, nothing is downloaded."""
+"""Attach a DuckLake to a DuckDB of this process."""
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
 import duckdb
 
 from llmprism_tasks.contract.errors import InputError
+from llmprism_tasks.warehouse.lake import extensions
 from llmprism_tasks.warehouse.sql_files import quoted
 
 LAKE = "ducklake:"
@@ -33,15 +33,15 @@ def attached(location: str, data_path: str, password: str, *, read_only: bool) -
 
     Raises
     ------
-    InputError : an extension is not installed
+    InputError : an extension is not installed, as `extensions.load`
     duckdb.Error : the catalog cannot be opened
     """
-    connection = duckdb.connect(":memory:", config={"allow_unsigned_extensions": "true"})
+    connection = extensions.connect()
     try:
         connection.execute("SET enable_progress_bar = false")  # attaching may take long enough for one to be printed
-        connection.execute(f"LOAD {quoted(_extension('ducklake', 'duckdb-extension-ducklake'))}")
+        extensions.load(connection, extensions.LAKE)
         if in_postgres(location):
-            connection.execute(f"LOAD {quoted(_extension('postgres_scanner', 'llmprism[distributed]'))}")
+            extensions.load(connection, extensions.POSTGRES)
         if password:  # not as part of the location, which errors repeat
             connection.execute(f"CREATE SECRET (TYPE postgres, PASSWORD {quoted(password)})")
         options = [f"DATA_PATH {quoted(data_path)}"] if data_path else []
@@ -74,19 +74,3 @@ def check_data_path(data_path: str) -> None:
             expected="the absolute path of a folder, the same on all machines that write or read the warehouse",
             todo="Set LLMPRISM_WAREHOUSE__DATA_PATH to it.",
         )
-
-
-def _extension(name: str, package: str) -> Path:
-    """Return the path of an extension in its installed wheel, which DuckDB loads where it lies.
-
-    `duckdb_extensions.import_extension` finds the same file, but copies it into the home of whoever runs the process.
-    Services often may not write there, and a copy would stay when another version is installed.
-    """
-    found = importlib.util.find_spec(f"duckdb_extension_{name}")
-    if found is None or found.origin is None:
-        raise InputError(
-            found=f"no package duckdb_extension_{name}",
-            expected="DuckDB's extension of that name, to open the warehouse",
-            todo=f"Install {package}, with the extension in the same version as duckdb, or use a DuckDB file.",
-        )
-    return Path(found.origin).parent / "extensions" / f"v{duckdb.__version__}" / f"{name}.duckdb_extension"

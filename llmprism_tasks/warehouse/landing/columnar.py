@@ -205,6 +205,7 @@ class _Taken:
         rows = Columns(begins[-1])
 
         def take(piece: _Piece, begin: int) -> tuple[int, int]:
+            """Read a row group into its place; return where it begins and how many of its records were placed."""
             records = piece.records()
             self._look_for_flood(records)
             part = flow_buffer.compact(records)

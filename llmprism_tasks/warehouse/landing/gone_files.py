@@ -181,6 +181,7 @@ def forget(warehouse: Warehouse, files: Collection[str], *, now_ns: int) -> list
     """
 
     def work(connection: duckdb.DuckDBPyConnection) -> list[int]:
+        """Forget the files in a transaction; return the starts of the windows that are due then."""
         values = {"files": sorted(files)}
         known = {str(path) for (path,) in connection.execute(statement("files_to_forget"), values).fetchall()}
         _refuse_strangers(set(files) - known)

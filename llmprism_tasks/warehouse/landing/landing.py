@@ -33,7 +33,7 @@ from llmprism_tasks.warehouse.landing.gaps import without_long_gaps
 from llmprism_tasks.warehouse.landing.gone_files import Outcome, Records
 from llmprism_tasks.warehouse.landing.intake import Intake
 from llmprism_tasks.warehouse.landing.records import Staging, staging, warn_of
-from llmprism_tasks.warehouse.storage import window_row
+from llmprism_tasks.warehouse.storage import insertion, window_row
 
 logger = logging.getLogger(__name__)
 
@@ -306,7 +306,7 @@ class _Landing:
 
         def keep_books(connection: duckdb.DuckDBPyConnection) -> None:
             digest = minutes.flows_digest(connection, window)
-            store.insert(connection, "windows", conform(pl.DataFrame([row | {"flows_digest": digest}]), "windows"))
+            insertion.insert(connection, "windows", conform(pl.DataFrame([row | {"flows_digest": digest}]), "windows"))
             if self.run is not None:
                 minutes.begin_run(connection, window, self.run)
             self._record_files(connection, window, kept)

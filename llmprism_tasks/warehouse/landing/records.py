@@ -189,6 +189,7 @@ class _Reading:
         self.skipped: dict[str, str] = {}
 
     def read(self) -> None:
+        """Place the records of all files, and refuse the files that cannot be read."""
         unknown: set[str] = set()
         for number, file in enumerate(self._files):
             try:

@@ -24,7 +24,7 @@ from llmprism_tasks.contract.tables import TABLES
 from llmprism_tasks.warehouse import schema, store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.sql_files import identifier
-from llmprism_tasks.warehouse.storage import incidents
+from llmprism_tasks.warehouse.storage import incidents, insertion
 from llmprism_tasks.warehouse.storage.value_codes import NUMBERED
 
 COPIED = tuple(table.name for table in TABLES if table.name not in NUMBERED and "window_start_ns" in table.column_names)
@@ -144,7 +144,7 @@ def _update(warehouse: Warehouse, copy: Warehouse) -> int:
             copied += len(finished)
             for table, rows in tables.items():
                 connection.execute(f"DELETE FROM {identifier(table)} WHERE {OF_STARTS}", {"starts": finished})
-                store.insert(connection, table, rows)
+                insertion.insert(connection, table, rows)
         if changed:
             incidents.renew(connection, changed[0])
     return copied

@@ -12,11 +12,8 @@ import functools
 import itertools
 import json
 import logging
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,6 +21,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from killed_runs import killed_at
 from places import REAL
 
 from llmprism_tasks import cli
@@ -608,35 +606,14 @@ def test_a_window_put_right_and_run_again_forgets_why_it_was_stopped(
     assert differing(tables(copy), undisturbed) == []
 
 
-KILLED_AT_A_CALL = """
-import functools, importlib, os, signal, sys
-from llmprism_tasks.execution import analyze, window
-from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.settings.load import load
-
-calls, start_ns, length_ns = map(int, sys.argv[3:])
-module = importlib.import_module(sys.argv[1])
-function = getattr(module, sys.argv[2])
-
-@functools.wraps(function)
-def watched(*arguments, **named):
-    global calls
-    calls -= 1
-    if calls == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return function(*arguments, **named)
-
-setattr(module, sys.argv[2], watched)
-settings, minute = load(environment=os.environ), Window(start_ns, length_ns)
-window.land_window(minute, settings)
-analyze.run_landed(minute, settings)
-"""
-
-
 @pytest.mark.parametrize(
     ("module", "function", "calls"),
     [
-        ("warehouse.store", "insert", 2),  # inside the landing of the look-back: flows, but no bookkeeping yet
+        (
+            "warehouse.storage.insertion",
+            "insert",
+            2,
+        ),  # inside the landing of the look-back: flows, but no bookkeeping yet
         ("stages.timeline.phase", "timeline", 1),  # while a stage computes
         ("execution.stage_task", "validate_results", 1),  # all derived, nothing checked
     ],
@@ -667,7 +644,7 @@ def test_killed_inside_a_stage_s_write_nothing_of_it_is_there(
         assert found["flows"].equals(of_window(undisturbed, window)["flows"])
 
     # The landing inserts into three tables and its validation into one; the sixth would be recognition's members.
-    killed_then_again(settings, window, ("warehouse.store", "insert", 6), after_the_kill)
+    killed_then_again(settings, window, ("warehouse.storage.insertion", "insert", 6), after_the_kill)
     assert differing(tables(settings, window), of_window(undisturbed, window)) == []
 
 
@@ -675,19 +652,7 @@ def killed_then_again(
     settings: Settings, window: Window, where: tuple[str, str, int], after_the_kill: Callable[[], None] | None = None
 ) -> None:
     """Run a window in a process that is killed at some call, look at what is there, and run the window again."""
-    variables = {
-        f"LLMPRISM_{section}__{name}".upper(): str(getattr(getattr(settings, section), name))
-        for section, name in (
-            *(("places", name) for name in ("flows", "topology", "warehouse")),
-            ("window", "length_s"),
-            ("window", "lookback_windows"),
-        )
-    }
-    module, function, calls = where
-    arguments = [f"llmprism_tasks.{module}", function, str(calls), str(window.start_ns), str(window.length_ns)]
-    command = [sys.executable, "-c", KILLED_AT_A_CALL, *arguments]
-    killed = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert killed_at(*where, window, settings) == -signal.SIGKILL
     if after_the_kill is not None:
         after_the_kill()
     run_window(window, settings)

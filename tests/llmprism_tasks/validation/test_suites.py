@@ -23,6 +23,7 @@ from llmprism_tasks.contract.plan import DERIVED
 from llmprism_tasks.sources.flows import REASONS
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.warehouse.storage import insertion
 
 
 @pytest.fixture(params=[empty_warehouse, empty_lake], ids=["file", "lake"])
@@ -211,9 +212,9 @@ def test_copies_are_found_wherever_they_are(file: Warehouse, table: str, expecta
     rows = sound()[table]
     for stored in (rows, rows[::-1]):  # in what order rows are stored is for nobody to rely on
         store.replace(file, WINDOW, sound() | {table: stored.clear()})
-        file.write(lambda connection, stored=stored: store.insert(connection, table, stored))  # type: ignore[misc]
+        file.write(lambda connection, stored=stored: insertion.insert(connection, table, stored))  # type: ignore[misc]
         assert failed(validation.validate(file, WINDOW, [table])) == []
-        file.write(lambda connection, rows=stored[:1]: store.insert(connection, table, rows))  # type: ignore[misc]
+        file.write(lambda connection, rows=stored[:1]: insertion.insert(connection, table, rows))  # type: ignore[misc]
         assert f"{table}.{expectation}" in failed(validation.validate(file, WINDOW, [table]))
 
 

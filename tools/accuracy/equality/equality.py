@@ -184,7 +184,8 @@ def _in_processes(wanted: Sequence[Wanted], jobs: int) -> Iterator[Outcome]:
     for name in [name for name in os.environ if name.startswith("LLMPRISM_")]:
         del os.environ[name]  # a developer's own settings would change the answers
     os.environ["POLARS_MAX_THREADS"] = "2"  # what its threads do in another order is to show
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["llmprism_tasks.cli", "reliability.preloaded"])  # imports take seconds
     processors = sorted(os.sched_getaffinity(0))
     queue: Queue[int] = context.Queue()
     for number in range(jobs):

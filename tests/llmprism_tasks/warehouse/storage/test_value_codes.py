@@ -13,7 +13,7 @@ from flowfiles import WINDOW, flow
 from llmprism_tasks.contract import frames
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
-from llmprism_tasks.warehouse.storage import value_codes
+from llmprism_tasks.warehouse.storage import insertion, value_codes
 
 
 def flows(*records: dict[str, object]) -> pl.DataFrame:
@@ -72,7 +72,7 @@ def test_two_who_add_texts_at_once_give_them_different_numbers(warehouse: Wareho
             if len(seen) < 2:  # both have begun before either adds
                 seen.append(0)
                 meet.wait(20)
-            store.insert(connection, "flows", flows(flow(src_addr=text)))
+            insertion.insert(connection, "flows", flows(flow(src_addr=text)))
 
         warehouse.write(work)
 

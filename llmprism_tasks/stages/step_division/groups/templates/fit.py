@@ -64,16 +64,19 @@ class Fitting(NamedTuple):
         """Return the bytes of each stream in segments that come again between silences of some length, those first that
         make up most of all bytes; no two of them the same, and no more than are tried."""
         moved = self.traffic.moved(self.silences.at)
+        of_all = moved.sum(axis=1)
         longest, found = np.argsort(-self.silences.length, kind="stable"), []
         for count in np.unique(np.geomspace(FEW_BURSTS, longest.size, SILENCE_LEVELS).astype(np.int64)):
             cuts = np.concatenate([[0], np.sort(longest[:count]) + 1, [len(moved) - 1]])
-            segments = np.diff(moved[cuts], axis=0)
-            in_all = segments.sum(axis=1)
-            size = np.floor(np.log(in_all) / SAME_TEMPLATE)
-            carried = {one: in_all[np.abs(size - one) <= 1].sum() for one in np.unique(size)}
-            one = max(carried, key=lambda one: carried[one])
-            if np.count_nonzero(alike := np.abs(size - one) <= 1) >= 2:
-                found.append((carried[one], np.median(segments[alike], axis=0)))
+            in_all = np.diff(of_all[cuts])
+            size = np.floor(np.log(in_all) / SAME_TEMPLATE).astype(np.int64)
+            carried = np.convolve(np.bincount(size - size.min(), in_all), (1, 1, 1))[1:-1]
+            carried[np.bincount(size - size.min()) == 0] = 0
+            one = int(np.argmax(carried))
+            alike = np.flatnonzero(np.abs(size - size.min() - one) <= 1)
+            if alike.size >= 2:
+                segments = moved[cuts[alike + 1]] - moved[cuts[alike]]
+                found.append((carried[one], np.median(segments, axis=0)))
         kept: list[Floats] = []
         for _, template in sorted(found, key=lambda one: -one[0]):
             if template.any() and all(abs(np.log(template.sum() / other.sum())) > SAME_TEMPLATE for other in kept):
