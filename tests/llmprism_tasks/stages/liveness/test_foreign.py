@@ -65,3 +65,17 @@ def test_what_is_small_after_the_last_message_is_chatter_unless_it_is_a_part_of_
     pace = [(at, at + 100, "a", "b", 10 * MB) for at in every(1000, count=41)]
     last = [(40_000 + after_ms, 40_001 + after_ms, "a", "b", size)]
     assert kept(pace, last).height == len(pace) + works
+
+
+@pytest.mark.parametrize(("until_s", "foreign"), [(33, 0), (45, 1)])
+def test_the_last_of_a_pipeline_to_fall_silent_is_no_foreigner(until_s: int, foreign: int) -> None:
+    """Most pairs fall silent 10 s before the last of a step: from then on, and not from when most did, the job is
+    silent. A pair that goes on sending until the middle of that silence does not train."""
+    early = [
+        row for link in permutations("abc", 2) for row in [(at, at + 50, *link, MB) for at in every(1000, count=20)]
+    ]
+    last = [(at, at + 50, "d", "e", MB) for at in every(1000, count=until_s)]
+    others = [(at, at + 50, "e", "d", MB) for at in every(1000, count=30)]
+    inside = nic_pairs.inside_jobs(flows(early, last, others), pl.DataFrame({"addr": list(NICS), "job_id": "j"}))
+    bulk = nic_pairs.in_order(nic_pairs.bulk(inside, settings().traffic))
+    assert foreign_pairs(bulk, WINDOW, least_ns=10 * SECOND_NS, more=1.0).height == foreign
