@@ -16,7 +16,7 @@ from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.own_work.announcements import MEASURED_COLUMNS, announced
 from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
-from llmprism_tasks.stages.liveness.overdue import BIN_NS, Silence, long_silences, quiet_times
+from llmprism_tasks.stages.liveness.overdue import BIN_NS, Silence, beyond_chatter, long_silences, quiet_times
 from llmprism_tasks.stages.parallelism.layout.dp_groups import gradient_groups
 from llmprism_tasks.stages.parallelism.phase import parallelism
 from llmprism_tasks.stages.step_division import completion
@@ -195,7 +195,7 @@ def gather(
         window=window,
         silences=silences,
         rests=rests,
-        pauses=quiet_times(every).filter(pl.col("back_ns") - pl.col("since_ns") >= BIN_NS),
+        pauses=quiet_times(beyond_chatter(every, settings)).filter(pl.col("back_ns") - pl.col("since_ns") >= BIN_NS),
         storage=_storage_writes(traffic, topology, job_members),
         paths=traffic.table["switch_path"],
         beside=_foreign_traffic(traffic, job_members, pairs),

@@ -117,6 +117,6 @@ def _diagnose(evidence: Evidence | None, jobs: pl.DataFrame, settings: Settings)
     for find in (last_arrival.find, awaited.find, late_host.find):
         found = pl.concat([find(found, evidence, settings.diagnosis), found])
     found = pl.concat([found, one_step.find(found, evidence, settings)])
-    found = drop_unlikely_layouts(deduplicate(found), jobs)
+    found = drop_unlikely_layouts(deduplicate(found), evidence.once(stalls.find, settings.diagnosis), jobs)
     rows = price(evidence, assemble(found, evidence, settings), jobs)
     return frames.conform(rows.with_columns(window_start_ns=pl.lit(evidence.window.start_ns)), "diagnoses")

@@ -33,7 +33,7 @@ KINDS_AMONG_PEERS = ("slow_compute", "pipeline_imbalance", *HIDDEN)
 """Kinds found by comparing members that do the same work; only the layout says which members do."""
 
 LIKELY_LAYOUT = 0.5
-"""Confidence below which a layout is more likely wrong than right."""
+"""Confidence up to which a layout is no likelier right than wrong."""
 
 DIAGNOSIS_KEY = ["job_id", "kind", "subject_type", "subject"]
 """Key of a diagnosis within a window."""
@@ -44,24 +44,29 @@ def deduplicate(found: pl.DataFrame) -> pl.DataFrame:
     return found.unique(DIAGNOSIS_KEY, keep="first", maintain_order=True)
 
 
-def drop_unlikely_layouts(found: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
-    """Drop findings that compare members of jobs whose layout is more likely wrong than right, or is not known.
+def drop_unlikely_layouts(found: pl.DataFrame, stalling: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
+    """Drop findings that compare members of jobs whose layout is not likelier right than wrong, or is not known.
 
-    What was compared with its own past stands where the layout is not known. Members of a ring do the same work whether
-    it is one of several or a channel of one.
+    A finding is no surer than what it compares by: that the job is one, that its pairs are of these kinds, and that
+    they are all of it. What was compared with its own past stands where the layout is not known. Members of a ring do
+    the same work whether it is one of several or a channel of one.
 
     Parameters
     ----------
-    jobs : the window's jobs: `job_id`, their degrees (`dp` NULL if the layout is not known), `confidence` (NULL if
-        nobody judged it)
+    stalling : the findings about late members; `stalls` of whole jobs, which compare none, are of the same kind
+    jobs : the window's jobs: `job_id`, their degrees (`dp` NULL if the layout is not known), `explained_bytes` (NULL if
+        nothing was sent), `confidence` (NULL if nobody judged it)
     """
-    judged, unlikely = jobs.filter(pl.col("confidence").is_not_null()), LIKELY_LAYOUT * one_ring_or_several()
+    sure = pl.col("confidence") / one_ring_or_several() * pl.col("explained_bytes").fill_null(1.0)
+    judged = jobs.filter(pl.col("confidence").is_not_null())
     wrong, unknown = (
-        pl.col("job_id").is_in(judged.filter(which)["job_id"].implode())
-        for which in (pl.col("dp").is_not_null() & (pl.col("confidence") < unlikely), pl.col("dp").is_null())
+        judged.filter(which).select("job_id")
+        for which in (pl.col("dp").is_not_null() & (sure <= LIKELY_LAYOUT), pl.col("dp").is_null())
     )
-    compared = pl.col("kind").is_in(KINDS_AMONG_PEERS)
-    return found.filter(~(compared & (wrong | (unknown & pl.col("peers").is_not_null()))))
+    among = found.filter(pl.col("kind").is_in(KINDS_AMONG_PEERS))
+    alone = among.filter(pl.col("peers").is_not_null()).join(unknown, on="job_id", how="semi")
+    doubted = [rows.join(wrong, on="job_id", how="semi") for rows in (among, stalling)]
+    return found.join(pl.concat([alone, *doubted]), on=DIAGNOSIS_KEY, how="anti", maintain_order="left")
 
 
 def assemble(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl.DataFrame:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from llmprism_tasks.numerics import binomial
 from llmprism_tasks.numerics.robust import Floats
 from llmprism_tasks.stages.liveness.last_exchange import CLOCK_ERROR_NS, absences
 from llmprism_tasks.stages.liveness.step_progress import StepProgress
@@ -101,8 +102,11 @@ def find_first_stopped(where: StepProgress, hosts: Mapping[str, str], *, togethe
     stopped = {host: chance * absent.get(host, 1) for host, chance in stopped.items()}
     if cut > max(stopped.values()):
         return None
-    hidden = _chance_to_be_under_way(due, where) if together else 0.0
-    whole = (sum(stopped.values()) + cut) * (1 + hidden)
+    under_way = _chance_to_be_under_way(due, where) if together else 0.0
+    # Members that are killed while all but one of them have begun are killed within what steps vary by.
+    alike = {host: chance * max(1 / max(absent.get(host, 1), 1), LEAST_OVERDUE) for host, chance in stopped.items()}
+    hidden = under_way * (sum(alike.values()) + cut)
+    whole = sum(stopped.values()) + cut + hidden
     likely = {host: chance / whole for host, chance in stopped.items() if chance >= LEAST_CHANCE * whole}
     ordered = dict(sorted(likely.items(), key=lambda one: (-one[1], one[0])))
     host = next(iter(ordered))
@@ -112,15 +116,20 @@ def find_first_stopped(where: StepProgress, hosts: Mapping[str, str], *, togethe
         _nics_of(host, nics),
         reason,
         is_late=cut_by_time <= 1 - SURE,
-        together=cut / whole + hidden / (1 + hidden),
+        together=(cut + hidden) / whole,
     )
 
 
 def _next_of_hosts(nics: pl.DataFrame) -> pl.DataFrame:
-    """Return the NIC of each host that was due first; of several in lock step the middle one, for records get lost."""
-    due = nics.drop_nulls("due_ns").sort("due_ns", "addr")
+    """Return the NIC of each host that was due first; of several in lock step the middle one, for records get lost.
+
+    `lost` is the chance that as many of its NICs owe something only because records were lost.
+    """
+    due = nics.with_columns(nics=pl.len().over("host")).drop_nulls("due_ns").sort("due_ns", "addr")
     middle = pl.when(pl.len() > 2).then((pl.len() - 1) // 2).otherwise(0)
-    return due.group_by("host").agg(pl.all().gather(middle).first()).sort("host")
+    first = due.group_by("host").agg(pl.len(), pl.all().gather(middle).first()).sort("host")
+    chances = [binomial.tail(*row) for row in first.select("len", "nics", "lost").iter_rows()]
+    return first.with_columns(lost=pl.Series(chances, dtype=pl.Float64)).drop("len", "nics")
 
 
 def _noise_ns(due: pl.DataFrame) -> Floats:
@@ -147,12 +156,14 @@ def _first_due(
     if together:
         at_ns, noise_ns = np.append(at_ns, where.silent_ns), np.append(noise_ns, LEAST_OVERDUE * where.period_ns)
     before = _chances_to_be_before(at_ns[:, np.newaxis], noise_ns[:, np.newaxis], at_ns, noise_ns)
+    before[:, : due.height] += due["lost"].to_numpy() * (1 - before[:, : due.height])
     lacks = np.flatnonzero([absent.get(host, 0) >= STRONG for host in due["host"]])
     before[lacks, : due.height] = np.maximum(before[lacks, : due.height], EVEN)
     before[: due.height, lacks] = np.minimum(before[: due.height, lacks], EVEN)
     weights = np.log(where.lost / 2 + (1 - where.lost) * before)
     np.fill_diagonal(weights, 0)
     log_chances = weights.sum(axis=1)
+    log_chances[: due.height] += np.log1p(-due["lost"].to_numpy())
     chances = np.exp(log_chances - log_chances.max())
     chances /= chances.sum()
     return chances[: due.height], float(chances[due.height :].sum())

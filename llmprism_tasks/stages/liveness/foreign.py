@@ -110,12 +110,21 @@ def _foreign_pairs_of_job(
     length = np.where(since > 0, back - since, 0)
     at = int(length.argmax())
     earlier = length[since < since[at]].max(initial=0)
-    begins, ends, room = int(since[at]), int(back[at]), int(length[at]) // 4
+    begins, ends = int(since[at]), int(back[at])
     if length[at] < max(least_ns, (1 + more) * earlier) or ends <= window.start_ns - window.length_ns:
         return np.zeros(pairs.size, np.bool_), 0, 0
+    amid = _sends_amid(first, last, begins, ends)
+    # Most pairs of a pipeline are silent for long in each step. So it counts when the last of all others fell silent.
+    stopped = last[~amid][first[~amid] < ends]
+    begins = max(begins, int(stopped.max(initial=0)))
+    return _sends_amid(first, last, begins, ends), begins, ends
+
+
+def _sends_amid(first: Integers, last: Integers, since_ns: int, back_ns: int) -> Flags:
+    """Return which pairs send in the midst of a silence, and not only about its ends."""
+    room = (back_ns - since_ns) // 4
     # A copy without a pause is one record, which may have begun at any time before.
-    amid = ((first < ends - room) & (last >= begins + room)).any(axis=1)
-    return np.asarray(amid), begins, ends
+    return np.asarray(((first < back_ns - room) & (last >= since_ns + room)).any(axis=1))
 
 
 def _extents_by_second(pairs: Integers, found: tuple[Integers, Integers, Integers]) -> tuple[Integers, Integers]:

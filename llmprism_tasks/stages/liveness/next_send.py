@@ -1,11 +1,14 @@
 """Next send: when each NIC of a job was due to send next when the job fell silent, by its own last and earlier steps.
 
 A step's length varies, and all of its NICs are late together. How long a NIC waits between two of its own messages
-varies far less. So its next message is due as long after its last as it was in earlier steps, at the same bytes.
+varies far less. So its next message is due as long after its last as it was in earlier steps, at the same bytes. What
+it owes although it has begun to send what it sends later was lost, or was sent in the step before. What it lacks at the
+end of its step may be lost, too.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics.robust import sigma
@@ -23,7 +26,8 @@ def moments_of_pairs(begun: pl.DataFrame, steps: pl.DataFrame, same_size: float)
 
     Returns
     -------
-    `src_addr`, `dst_addr`, `step`, `sent` (bytes now), `reached_ns` (NULL if nothing was sent), `more_ns` (when
+    `src_addr`, `dst_addr`, `step`, `bytes` (of the step), `sent` (bytes now), `began_ns` and `reached_ns` (when the
+    record of the last of these began, and when it was sent; NULL if nothing was), `more_ns` (when
     the next byte came; NULL if all was sent), `over_ns` (when the record that begins with it was over; as `more_ns` if
     a record of which a part was sent now holds it); times as `since_ns`
     """
@@ -40,6 +44,8 @@ def moments_of_pairs(begun: pl.DataFrame, steps: pl.DataFrame, same_size: float)
         .group_by(key)
         .agg(
             pl.col("sent").first(),
+            pl.col("bytes").sum(),
+            began_ns=pl.col("since_ns").filter(pl.col("before") < pl.col("sent")).max(),
             reached_ns=pl.col("at").filter(pl.col("before") < pl.col("sent")).max(),
             more_ns=pl.col("at").filter("more").min(),
             over_ns=(pl.col("at") + pl.when(pl.col("before") >= pl.col("sent")).then(lasted).otherwise(0))
@@ -63,13 +69,16 @@ def next_sends(moments: pl.DataFrame, begun: pl.DataFrame, ended_ns: int) -> pl.
     -------
     `addr`, `to` (whom it was due to send to), `due_ns` (NULL if it sends no more in most steps), `noise_ns` (robust
     deviation), `lasts_ns` (how long the record that it was due to begin lasts), `last_ns` and `heard_ns` (when it
-    last sent and received in the step; NULL if it has not)
+    last sent and received in the step; NULL if it has not), `lost` (share of the steps of NICs that lack as much, by
+    the rule of succession, for records get lost)
     """
     mine = begun.join(moments.select(PAIR).unique(), on=PAIR, how="semi")
     last = mine.group_by(addr="src_addr").agg(last_ns=pl.col("flow_end_ns").max())
     heard = mine.group_by(addr="dst_addr").agg(heard_ns=pl.col("flow_end_ns").max())
+    later = pl.col("more_ns") >= pl.col("began_ns").max().over("src_addr", "step").fill_null(0)
     waits = (
-        moments.sort("more_ns", *PAIR, nulls_last=True)
+        moments.with_columns(pl.when(later).then(pl.col("more_ns", "over_ns")))
+        .sort("more_ns", *PAIR, nulls_last=True)
         .group_by("step", addr="src_addr", maintain_order=True)
         .agg(
             wait=pl.col("more_ns").min() - pl.col("reached_ns").max().fill_null(0),
@@ -87,6 +96,7 @@ def next_sends(moments: pl.DataFrame, begun: pl.DataFrame, ended_ns: int) -> pl.
     return (
         waits.join(last, on="addr", how="full", coalesce=True)
         .join(heard, on="addr", how="full", coalesce=True)
+        .join(_chances_of_loss(moments), on="addr", how="left")
         .select(
             "addr",
             "to",
@@ -94,10 +104,23 @@ def next_sends(moments: pl.DataFrame, begun: pl.DataFrame, ended_ns: int) -> pl.
             "lasts_ns",
             "last_ns",
             "heard_ns",
+            "lost",
             due_ns=pl.col("last_ns").fill_null(ended_ns) + pl.col("wait"),
         )
         .sort("addr")
     )
+
+
+def _chances_of_loss(moments: pl.DataFrame) -> pl.DataFrame:
+    """Return in which share of their steps NICs lack as much of a pair's usual bytes as each one does now: `addr`,
+    `lost`."""
+    usual = pl.col("bytes").median().over(PAIR)
+    lacks = moments.with_columns(then=1 - pl.col("bytes") / usual, now=1 - pl.col("sent") / usual)
+    each = lacks.group_by("step", addr="src_addr").agg(pl.col("then", "now").max()).sort("addr", "step")
+    earlier = each["then"].sort().to_numpy()
+    nics = each.group_by("addr").agg(pl.col("now").first()).sort("addr")
+    as_much = earlier.size - np.searchsorted(earlier, nics["now"].to_numpy())
+    return nics.select("addr", lost=pl.Series((as_much + 1) / (earlier.size + 2)))
 
 
 def share_of_lost(moments: pl.DataFrame) -> float:

@@ -187,9 +187,7 @@ def _separate_foreign_traffic(
     -------
     the flows; the foreign pairs (`src_addr`, `dst_addr`); when each of the others was last seen in the silence, ns
     """
-    bulk = nic_pairs.in_order(bulk)
-    works = pl.Series(is_beyond_chatter(bulk, least_ns=_restart_silence_ns(settings)))
-    bulk = bulk.filter(pl.Series(works))
+    bulk = beyond_chatter(bulk, settings)
     found = foreign_pairs(
         bulk, window, least_ns=int(RESTART_SHARE * _restart_silence_ns(settings)), more=LONGER_BY_STEPS
     )
@@ -201,6 +199,12 @@ def _separate_foreign_traffic(
     pairs = nic_pairs.pairs_of(bulk, list(PAIR)).join(found, on="pair", how="semi").select(PAIR)
     seen = flows.filter(amid).select(flow_start_ns=pl.min_horizontal("flow_end_ns", pl.col("back_ns") - 1)).to_series()
     return flows.filter(~amid).select(bulk.columns), pairs, seen
+
+
+def beyond_chatter(bulk: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """Return the flows of jobs without heartbeats and logs, which a job that stands still sends as well."""
+    bulk = nic_pairs.in_order(bulk)
+    return bulk.filter(pl.Series(is_beyond_chatter(bulk, least_ns=_restart_silence_ns(settings))))
 
 
 def _is_surprising(silence: Silence, patience_ns: float) -> bool:

@@ -18,7 +18,7 @@ from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.foreign import MOST_FOREIGN_PAIRS
 from llmprism_tasks.stages.liveness.next_send import moments_of_pairs, next_sends, share_of_lost
 from llmprism_tasks.stages.step_division import completion
-from llmprism_tasks.stages.step_division.division import divide
+from llmprism_tasks.stages.step_division.division import Division, divide
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.traffic.clusters import connected_nics
 from llmprism_tasks.stages.traffic.opposite import opposite
@@ -35,6 +35,8 @@ twice as much."""
 LOST_RECORDS = 0.25
 """Share of a pipeline's last messages whose records a poor collector may have lost: one of the four that a stage of
 four tensor-parallel ranks sends. Ranks in lock step have either all sent, or none has."""
+UNFINISHED_SHARES = (0.25, 0.5, 0.75, 1.0)
+"""Shares of a step that are left out, one after the other, if the unfinished step spoils the others."""
 PERIODS_SHOWN = 3
 """Steps that show a period, and present steps for which another one must have been seen."""
 SAME_RHYTHM = 2**0.5
@@ -84,10 +86,10 @@ def step_progress_at(
     foreign : pairs that went on while the job was silent (`src_addr`, `dst_addr`): they are no part of a step, unless
         they take part in the others
     """
-    moment = Window(silent_ns + 1 - settings.window.length_ns, settings.window.length_ns)
-    division = divide(bulk, moment, settings)
-    if division is None:
+    found = _division_of_whole_steps(bulk, silent_ns, settings)
+    if found is None:
         return None
+    division, has_kept_period = found
     whole = _whole_steps(division.endpoints, settings)
     if whole is None:
         return None
@@ -111,7 +113,7 @@ def step_progress_at(
     due = moments.drop_nulls("more_ns").group_by(PAIR).agg(pl.col("sent").first()).sort(PAIR)
     midway &= not _is_last_answer(due, begun, steps, pairs, settings)
     midway = midway and not (_is_whole(begun, steps, settings) or _are_micro_batches(steps, pairs))
-    midway = midway and _has_kept_period(period_ns, bulk, moment, settings)
+    midway = midway and has_kept_period
     even = _is_even(due if midway else due.clear(), pairs, settings) or _is_at_usual_pause(
         division.numbered, whole, settings
     )
@@ -168,22 +170,46 @@ def _is_as_even(uneven: float, others: pl.Series, settings: Settings) -> bool:
     return uneven <= max(same, DISSIMILARITY_RATIO * worst) or worst > same
 
 
-def _has_kept_period(period_ns: int, bulk: pl.DataFrame, moment: Window, settings: Settings) -> bool:
-    """Return whether the job already had about the same period one window before it fell silent, or had none then.
+def _division_of_whole_steps(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> tuple[Division, bool] | None:
+    """Return the steps of a job that fell silent, and whether they have the period of one window before; None without
+    steps.
+
+    The unfinished step may look like anything, and spoil the others with it. If the steps with it have another period,
+    more and more of it is left out, up to a whole step, until the rest has the same period again.
+    """
+
+    def steps_until(end_ns: int) -> Division | None:
+        moment = Window(end_ns + 1 - settings.window.length_ns, settings.window.length_ns)
+        return divide(bulk.filter(pl.col("flow_end_ns") <= end_ns), moment, settings)
+
+    whole, earlier = steps_until(silent_ns), steps_until(silent_ns - settings.window.length_ns)
+    if earlier is None or earlier.job_steps.height < PERIODS_SHOWN:
+        return None if whole is None else (whole, True)
+    before_ns = _period_ns(earlier)
+    for share in (0.0, *UNFINISHED_SHARES):
+        found = steps_until(silent_ns - int(share * before_ns)) if share else whole
+        if found is None or _whole_steps(found.endpoints, settings) is None:
+            continue
+        if _has_kept_period(found, earlier):
+            return found, True
+    return None if whole is None else (whole, False)
+
+
+def _period_ns(division: Division) -> float:
+    """Return the length of a typical step."""
+    return float(division.job_steps["end_ns"].sort().diff().median() or 0.0)  # type: ignore[arg-type]
+
+
+def _has_kept_period(division: Division, earlier: Division) -> bool:
+    """Return whether steps have about the same period as earlier ones, or those do not show one.
 
     The messages of a pipeline alone show its steps poorly: for a while its micro-batches, or repeats of a size, may
     look like steps. Being in the middle of such a step means nothing. What was seen for less than some of the present
     steps, such as the beginning of a job, does not show another period.
     """
-    until_ns = moment.start_ns
-    earlier = Window(until_ns - moment.length_ns, moment.length_ns)
-    division = divide(bulk.filter(pl.col("flow_start_ns") < until_ns), earlier, settings)
-    if division is None or division.job_steps.height < PERIODS_SHOWN:
+    period_ns, before_ns, ends = _period_ns(division), _period_ns(earlier), earlier.job_steps["end_ns"]
+    if int(ends.max()) - int(ends.min()) < PERIODS_SHOWN * period_ns:  # type: ignore[arg-type]
         return True
-    ends = division.job_steps["end_ns"].sort()
-    if ends[-1] - ends[0] < PERIODS_SHOWN * period_ns:
-        return True
-    before_ns = float(ends.diff().median())  # type: ignore[arg-type]
     return max(period_ns, before_ns) <= SAME_RHYTHM * min(period_ns, before_ns)
 
 

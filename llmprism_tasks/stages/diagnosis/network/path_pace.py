@@ -14,7 +14,7 @@ import polars as pl
 
 from llmprism_tasks.numerics import asof
 from llmprism_tasks.numerics.intervals import end_of_earlier
-from llmprism_tasks.numerics.robust import Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Integers
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -194,8 +194,10 @@ def paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     # Pauses vary more than paces, so it takes as much as a device that costs no time.
     far = pl.col("of_whole").log() >= math.log(settings.latent_rate)
     unseen = (pl.col("of_records").log() < LEAST_SHOWN_BY_RECORDS * pl.col("of_whole").log()).fill_null(value=True)
-    by_ring = (some.group_by(RING).agg(pl.exclude("place").max()) for some in ratios)
-    in_bursts = next(by_ring).join(next(by_ring), on=RING, how="right").filter(far, unseen).select(RING)
+    shown_most, of_all = next(ratios).group_by(RING).agg(pl.col("of_records").max()), next(ratios)
+    # All hops of a ring take as long as its slowest one. One alone has a record that the collector joined over a pause.
+    lasting = of_all.group_by(RING).agg(pl.col("of_whole").quantile(MAJORITY, "higher"))
+    in_bursts = shown_most.join(lasting, on=RING, how="right").filter(far, unseen).select(RING)
     of_bursts = whole.join(in_bursts, on=RING, how="semi").with_columns(
         own=pl.lit(None, pl.Float64), pushed=pl.lit(value=False)
     )
@@ -223,7 +225,10 @@ def _is_seen_often(settings: DiagnosisSettings) -> pl.Expr:
 def _record_paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     duration, large = pl.col("flow_end_ns") - pl.col("flow_start_ns"), pl.col("bytes") >= settings.own_bytes
     first = pl.col(*HOP_ON_PATH, "switch_path", "slow").first()
-    pace = duration.sum() / pl.col("bytes").sum()
+    by_pace = duration / pl.col("bytes")
+    # Half of the bytes move at that pace or quicker: a record that the collector joined over a pause shows none.
+    held = pl.col("bytes").sort_by(by_pace).cum_sum()
+    pace = by_pace.sort().filter(held >= MAJORITY * pl.col("bytes").sum()).first()
     own, over_ns = (
         pl.when(large).then(value).sort_by("flow_start_ns", "flow_end_ns").drop_nulls().first()
         for value in (duration / pl.col("bytes"), pl.col("flow_end_ns"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -203,7 +204,7 @@ def test_a_silent_job_is_proved_by_the_pairs_it_had_when_it_fell_silent() -> Non
 @pytest.mark.parametrize(
     ("confidence", "dp", "peers", "kinds"),
     [
-        *((0.51, 2, ["b"], 3), (0.5, 2, ["b"], 3), (0.49, 2, None, 1)),
+        *((0.51, 2, ["b"], 3), (0.5, 2, ["b"], 1), (0.49, 2, None, 1)),
         *((0.5, None, ["b"], 1), (0.9, None, ["b"], 1), (0.5, None, None, 3), (0.3, None, None, 3)),
         (None, None, ["b"], 3),
     ],
@@ -214,21 +215,41 @@ def test_who_is_compared_with_whom_must_be_likely(
     """A layout that is not known compares with the own past alone. Of another job's layout nothing follows."""
     compared = [row(kind, "addr", "a", peers=peers) for kind in ("slow_compute", "pipeline_imbalance")]
     found = [*compared, row("slow_nic", "addr", "a")]
-    kept = drop_unlikely_layouts(pl.DataFrame(found, schema=FINDING_SCHEMA), laid_out(confidence, dp=dp))
+    kept = likely(found, laid_out(confidence, dp=dp))
     assert kept.height == kinds
     assert "slow_nic" in kept["kind"]
 
 
-@pytest.mark.parametrize(("pp", "confidence", "kinds"), [(1, 0.25, 1), (1, 0.24, 0), (2, 0.5, 1), (2, 0.49, 0)])
+@pytest.mark.parametrize(("pp", "confidence", "kinds"), [(1, 0.26, 1), (1, 0.25, 0), (2, 0.51, 1), (2, 0.5, 0)])
 def test_members_of_a_ring_do_the_same_work_whether_there_is_one_or_several(
     pp: int, confidence: float, kinds: int
 ) -> None:
     """Half of the doubt about tp 8 without a pipeline is that."""
-    found = pl.DataFrame([row("slow_compute", "addr", "a", peers=["b"])], schema=FINDING_SCHEMA)
-    assert drop_unlikely_layouts(found, laid_out(confidence, dp=4, tp=8, pp=pp)).height == kinds
+    found = [row("slow_compute", "addr", "a", peers=["b"])]
+    assert likely(found, laid_out(confidence, dp=4, tp=8, pp=pp)).height == kinds
 
 
-def laid_out(confidence: float | None, *, dp: int | None, tp: int = 1, pp: int = 1) -> pl.DataFrame:
+@pytest.mark.parametrize(("explained", "kinds"), [(0.63, 1), (0.62, 0), (None, 1)])
+def test_a_layout_that_explains_half_of_the_bytes_is_half_as_likely(explained: float | None, kinds: int) -> None:
+    found = [row("slow_compute", "addr", "a", peers=["b"])]
+    assert likely(found, laid_out(0.8, dp=4, explained=explained)).height == kinds
+
+
+@pytest.mark.parametrize(("compared", "kinds"), [(True, 0), (False, 1)])
+def test_stalls_of_members_need_a_layout_and_those_of_whole_jobs_none(*, compared: bool, kinds: int) -> None:
+    found = [row("stalls", "job", "j")]
+    assert likely(found, laid_out(0.4, dp=4), stalling=found * compared).height == kinds
+
+
+def likely(found: list[dict[str, Any]], jobs: pl.DataFrame, *, stalling: Sequence[dict[str, Any]] = ()) -> pl.DataFrame:
+    rows, stalls = (pl.DataFrame(some, schema=FINDING_SCHEMA) for some in (found, stalling))
+    return drop_unlikely_layouts(rows, stalls, jobs)
+
+
+def laid_out(
+    confidence: float | None, *, dp: int | None, tp: int = 1, pp: int = 1, explained: float | None = 1.0
+) -> pl.DataFrame:
     """Return a job's layout, and that of another one which is surely wrong."""
     degrees = {name: [degree, None] for name, degree in {"tp": tp, "pp": pp, "dp": dp, "cp": 1, "ep": 1}.items()}
-    return pl.DataFrame({"job_id": ["j", "other"], "confidence": [confidence, 0.0]} | degrees)
+    sure = {"confidence": [confidence, 0.0], "explained_bytes": [explained, 1.0]}
+    return pl.DataFrame({"job_id": ["j", "other"]} | sure | degrees)

@@ -9,6 +9,7 @@ import pytest
 from handmade import MB, WINDOW, Row, every, flows, ring, settings
 
 from llmprism_tasks.stages.liveness.foreign import foreign_pairs, is_beyond_chatter
+from llmprism_tasks.stages.liveness.overdue import beyond_chatter, quiet_times
 from llmprism_tasks.stages.traffic import nic_pairs
 
 NICS = "abcdef"
@@ -65,3 +66,30 @@ def test_what_is_small_after_the_last_message_is_chatter_unless_it_is_a_part_of_
     pace = [(at, at + 100, "a", "b", 10 * MB) for at in every(1000, count=41)]
     last = [(40_000 + after_ms, 40_001 + after_ms, "a", "b", size)]
     assert kept(pace, last).height == len(pace) + works
+
+
+@pytest.mark.parametrize(("until_s", "foreign"), [(33, 0), (45, 1)])
+def test_the_last_of_a_pipeline_to_fall_silent_is_no_foreigner(until_s: int, foreign: int) -> None:
+    """Most pairs fall silent 10 s before the last of a step: from then on, and not from when most did, the job is
+    silent. A pair that goes on sending until the middle of that silence does not train."""
+    early = [
+        row for link in permutations("abc", 2) for row in [(at, at + 50, *link, MB) for at in every(1000, count=20)]
+    ]
+    last = [(at, at + 50, "d", "e", MB) for at in every(1000, count=until_s)]
+    others = [(at, at + 50, "e", "d", MB) for at in every(1000, count=30)]
+    inside = nic_pairs.inside_jobs(flows(early, last, others), pl.DataFrame({"addr": list(NICS), "job_id": "j"}))
+    bulk = nic_pairs.in_order(nic_pairs.bulk(inside, settings().traffic))
+    assert foreign_pairs(bulk, WINDOW, least_ns=10 * SECOND_NS, more=1.0).height == foreign
+
+
+def test_heartbeats_do_not_cut_a_pause_into_pieces() -> None:
+    """The longest silence of all flows is that between two heartbeats, of two seconds."""
+    work = [(at, at + 900, "a", "b", 100 * MB) for at in [*every(1000, count=15), *every(1000, count=15, start=45_000)]]
+    beats = [(at, at + 5, "a", "b", 10_000) for at in every(2000, count=14, start=16_000)]
+    inside = nic_pairs.inside_jobs(flows(work, beats), pl.DataFrame({"addr": list(NICS), "job_id": "j"}))
+    lasted = pl.col("back_ns") - pl.col("since_ns")
+    every_ns, pause_ns = (
+        quiet_times(some).select(lasted.max()).item() for some in (inside, beyond_chatter(inside, settings()))
+    )
+    assert every_ns <= 3 * SECOND_NS
+    assert pause_ns >= 15 * SECOND_NS

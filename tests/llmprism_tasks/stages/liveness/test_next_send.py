@@ -92,3 +92,23 @@ def test_what_is_due_lasts_as_long_as_its_record_unless_a_part_of_that_is_seen(s
     now = flows([("a", "b", 900, 1000, sent)])
     table = next_sends(moments_of_pairs(now, template(0, 100, 200), 0.02), now, ENDED)
     assert dict(table.select("addr", "lasts_ns").iter_rows())["a"] == lasts
+
+
+@pytest.mark.parametrize(("begins", "is_due"), [(300, True), (700, False)])
+def test_what_is_owed_although_later_messages_have_begun_was_lost(begins: int, is_due: bool) -> None:
+    """`a` owes `b` its second message, of 600 ns. What it sends to `c` begins before that in each step, or after it."""
+    steps = pl.concat(flows([("a", "c", begins, begins + 50, 10)], step) for step in range(3))
+    steps = pl.concat([template(0, 0, 0), steps])
+    at, _ = due([("a", "b", 0, 100, 10), ("a", "c", 800, 900, 10)], steps)["a"]
+    assert (at is not None) == is_due
+
+
+@pytest.mark.parametrize(("sent", "lost"), [(40, 2 / 6), (20, 1 / 6)])
+def test_how_often_as_much_was_lacking_in_earlier_steps_is_the_chance_of_loss(sent: int, lost: float) -> None:
+    """One of four steps lacks 10 of 50 bytes; now 10 or 30 of them are lacking."""
+    steps = pl.concat(
+        flows([("a", "b", 100 * at, 100 * at + 50, 10) for at in range(5 - (step == 0))], step) for step in range(4)
+    )
+    now = flows([("a", "b", 0, 50, sent)])
+    table = next_sends(moments_of_pairs(now, steps, 0.02), now, ENDED)
+    assert table.filter(pl.col("addr") == "a")["lost"].item() == pytest.approx(lost)

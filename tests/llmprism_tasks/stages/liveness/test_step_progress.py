@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 import polars as pl
 import pytest
-from handmade import Row, every, flows, messages, settings
+from handmade import MS, Row, every, flows, messages, settings
 
+from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages.liveness import step_progress
 from llmprism_tasks.stages.liveness.step_progress import (
     StepProgress,
     _are_micro_batches,
@@ -15,6 +18,7 @@ from llmprism_tasks.stages.liveness.step_progress import (
     pairs_outside_steps,
     step_progress_at,
 )
+from llmprism_tasks.stages.step_division.division import Division
 
 MB = 1_000_000
 STEPS = 12
@@ -101,6 +105,26 @@ def test_what_was_another_rhythm_a_minute_ago_says_nothing(before: int, expected
     since = [*every(before, count=40_000 // before), *every(1000, count=61, start=40_000)]
     steps = [messages(*ends, since, 8 * MB) for ends in ("ab", "bc", "ca")]
     assert cut_off_midway(*steps, messages("a", "b", [101_000], 4 * MB)) == expected
+
+
+@pytest.mark.parametrize(("left_ms", "midway"), [(950, True), (1050, False)])
+def test_an_unfinished_step_that_spoils_the_division_is_left_out(
+    left_ms: float, midway: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The division finds nothing while the last message is among the flows, or what was sent shortly before it. A step
+    is left out for that, and not more of them."""
+    steps = [messages(*ends, every(1000, count=101), 8 * MB) for ends in ("ab", "bc", "ca")]
+    unfinished = messages("a", "b", [101_000], 4 * MB)
+    spoiling_ns = int(flows(*steps, unfinished)["flow_end_ns"].max()) - round(left_ms * MS)  # type: ignore[arg-type]
+    divide = step_progress.divide
+
+    def spoiled(bulk: pl.DataFrame, window: Window, settings: Settings) -> Division | None:
+        return None if (bulk["flow_end_ns"] > spoiling_ns).any() else divide(bulk, window, settings)
+
+    monkeypatch.setattr(step_progress, "divide", spoiled)
+    bulk = flows(*steps, unfinished).with_columns(job_id=pl.lit("j"))
+    where = step_progress_at(bulk, int(bulk["flow_end_ns"].max()), settings())  # type: ignore[arg-type]
+    assert (where is not None and where.midway) == midway
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,21 @@ def test_a_hop_that_sends_in_bursts_is_slow_if_bytes_wait_before_it(pause: float
     assert found.filter("innocent")["src_addr"].to_list() == [name for name in "acd" if slow]
 
 
+@pytest.mark.parametrize(("joined", "slow"), [(4, []), (6, ["a"])])
+def test_records_that_a_collector_joined_over_a_pause_show_no_pace(joined: int, slow: list[str]) -> None:
+    """Each hop sends ten records of a step; some of one hop's last for twenty times as long in slow steps. If these
+    hold most of its bytes, that is its pace."""
+    begins = [1000 * step for step in range(6)] + [6000 + 2000 * step for step in range(3)]
+    rows = [
+        (at, at + (200 if begin >= 6000 and src == "a" and part < joined else 10), src, dst, MB)
+        for begin in begins
+        for src, dst in RING
+        for part, at in enumerate(range(begin, begin + 500, 50))
+    ]
+    paces = path_pace.paces(placed(*rows, kind="dp", rings=["abcd"]), DEFAULT)
+    assert path_pace.compared(paces, DEFAULT).filter("slow")["src_addr"].to_list() == slow
+
+
 @pytest.mark.parametrize(("slower", "unseen"), [(1.8, True), (2.0, False)])
 def test_records_that_show_half_of_how_slow_a_ring_is_tell_its_pace(slower: float, unseen: bool) -> None:
     """With pauses of 10 ms the ring takes 3.47 or 3.67 times as long, whose roots are 1.86 and 1.91."""
