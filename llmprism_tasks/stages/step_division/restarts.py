@@ -112,10 +112,30 @@ def runs(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> list[
 
 
 def _pair_restart_times(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> Integers:
-    """Return when each pair went on after a silence that began before the window, in ns; 0 without one."""
+    """Return when each pair went on after a silence that began before the window, in ns; 0 without one.
+
+    A silence that is not over counts, unless the pair's NICs fell silent in the window: what is over then is their job,
+    of which the pair has had its turn.
+    """
     pairs = np.arange(nic_pairs.starts_of_pairs(bulk).size - 1)
     begins_ns = _restart_times(bulk, pairs, window, settings, before_ns=window.start_ns)
+    if begins_ns.any():
+        over = _restart_times(bulk, pairs, window, settings, before_ns=window.start_ns, until_ns=window.end_ns)
+        begins_ns = np.where(_fell_silent_in(bulk, window, settings), over, begins_ns)
     return _with_start_ups(bulk, begins_ns, settings)
+
+
+def _fell_silent_in(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> Flags:
+    """Say of which pairs both NICs last did in a window what they mainly do, long before its end."""
+    source, target, count = ends_of_pairs(bulk)
+    offsets, main, last_ns = nic_pairs.starts_of_pairs(bulk), main_pairs(bulk), np.zeros(count, np.int64)
+    ends_ns = np.maximum.reduceat(bulk["flow_end_ns"].to_numpy(), offsets[:-1])
+    for ends in (source, target):
+        np.maximum.at(last_ns, ends[main], ends_ns[main])
+    silent_ns = window.end_ns - int(settings.restart_silence_s * NANOSECONDS_PER_SECOND)
+    fell = (last_ns >= window.start_ns) & (last_ns < silent_ns)
+    both: Flags = fell[source] & fell[target]
+    return both
 
 
 def _job_restart_times(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> Integers:
