@@ -1,4 +1,4 @@
-"""Tables of the data contract: their columns, types, keys and meanings."""
+"""Tables of the data contract: their columns, types, keys and meanings; those that keep books are beside it."""
 
 from __future__ import annotations
 

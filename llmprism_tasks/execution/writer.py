@@ -25,8 +25,8 @@ PARTITIONS_PER_TRANSACTION = 2
 once. The last ones share one transaction, which stays open while they are diagnosed, for a second or two."""
 
 ROWS_PER_TRANSACTION = 10_000
-"""A transaction takes 25 ms of processor time, about as long as it takes to write so many rows. What stages make of a
-small platform is fewer, and is written at once."""
+"""Rows that are collected before they are written together: a transaction takes 25 ms of processor time, as long as
+writing so many rows does. All stages of a small platform make fewer rows than that, and share one transaction."""
 
 
 class Writer:
@@ -103,8 +103,8 @@ class TableWriter:
     def take(self, results: StageResults, jobs: Sequence[str] | None, *, more: int | None = None) -> None:
         """Write tables in the place of these jobs' rows, or of all rows if None: another run may do the same window.
 
-        Partitions are written several at a time; the last ones as they come, together with all that follows. Few rows
-        wait for those that follow.
+        Partitions are written several at a time; the last ones as they come, together with all that follows. What is
+        not of one partition waits until `ROWS_PER_TRANSACTION` rows are there, or the end.
 
         Parameters
         ----------
@@ -141,6 +141,7 @@ class TableWriter:
         self._partitions.clear()
 
     def _write_last(self, change: Change) -> None:
+        """Write a change in the open transaction; without one, once enough rows wait to be worth a transaction."""
         if self._open is not None:
             self._open.put(change)
             return
@@ -156,7 +157,7 @@ class TableWriter:
             self._write([])
 
     def _write(self, changes: Iterable[Change]) -> None:
-        """Write what waits, and changes, in one transaction."""
+        """Write the changes that wait, and these after them, in one transaction."""
         waiting, self._few = self._few, []
         changes = itertools.chain(waiting, changes)
         self._writer.submit(functools.partial(store.replace_each, self._warehouse, self._window, changes))

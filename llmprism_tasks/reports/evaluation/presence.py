@@ -138,7 +138,7 @@ def steps_ended(working: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     counted = steps.sort("end_ns").select("job", "end_ns", count=pl.int_range(1, pl.len() + 1).over("job"))
 
     def before(moments: pl.DataFrame, column: str) -> pl.DataFrame:
-        """Add `count`: the steps of the job that ended before a column's moment, NULL for none."""
+        """Add `count`: how many steps of the job had ended by the moment in a column; NULL for none."""
         return moments.sort(column).join_asof(
             counted,
             left_on=column,

@@ -91,7 +91,7 @@ def _durations(model: JobModel, state: Conditions, jitter: Jitter, pause_s: Real
     update_s = KERNELS_S + model.parameters / job.shards_of_states * OPTIMIZER_BYTES / MEMORY_BYTES_PER_S
 
     def compute(op: Compute, stage: int) -> Reals:
-        """Return the seconds that a pp_stage computes for, shape of the jitter: each step and rank."""
+        """Return for how many seconds a pp_stage computes, shape (steps, units)."""
         if op.phase == OVERHEAD:
             return np.asarray(job.overhead_ms / 1e3 + pause_s[stage])
         if op.phase == UPDATE:

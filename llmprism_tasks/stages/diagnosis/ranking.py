@@ -47,13 +47,15 @@ def deduplicate(found: pl.DataFrame) -> pl.DataFrame:
 def drop_unlikely_layouts(found: pl.DataFrame, stalling: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
     """Drop findings that compare members of jobs whose layout is not likelier right than wrong, or is not known.
 
-    A finding is no surer than what it compares by: that the job is one, that its pairs are of these kinds, and that
-    they are all of it. What was compared with its own past stands where the layout is not known. Members of a ring do
-    the same work whether it is one of several or a channel of one.
+    A finding is no surer than what the comparison rests on: that these members are one job, that its pairs are of these
+    kinds (both `confidence`), and that these pairs carry all it sends (`explained_bytes`). Whether a ring is one of
+    several or a channel of a single one does not matter, for its members do the same work either way. Where the layout
+    is not known, what was compared with its own past stands.
 
     Parameters
     ----------
-    stalling : the findings about late members; `stalls` of whole jobs, which compare none, are of the same kind
+    stalling : the findings of `stalls.find`, which compares members. They cannot be told by their kind:
+        `job_stalls.find`, which compares none, has findings of that kind, too
     jobs : the window's jobs: `job_id`, their degrees (`dp` NULL if the layout is not known), `explained_bytes` (NULL if
         nothing was sent), `confidence` (NULL if nobody judged it)
     """

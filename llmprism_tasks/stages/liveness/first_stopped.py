@@ -103,7 +103,8 @@ def find_first_stopped(where: StepProgress, hosts: Mapping[str, str], *, togethe
     if cut > max(stopped.values()):
         return None
     under_way = _chance_to_be_under_way(due, where) if together else 0.0
-    # Members that are killed while all but one of them have begun are killed within what steps vary by.
+    # If all were killed when all but one had begun an exchange, then between their beginnings, which are as far apart
+    # as healthy steps vary: that one was absent speaks against it, but no more strongly than that.
     alike = {host: chance * max(1 / max(absent.get(host, 1), 1), LEAST_OVERDUE) for host, chance in stopped.items()}
     hidden = under_way * (sum(alike.values()) + cut)
     whole = sum(stopped.values()) + cut + hidden
@@ -123,7 +124,7 @@ def find_first_stopped(where: StepProgress, hosts: Mapping[str, str], *, togethe
 def _next_of_hosts(nics: pl.DataFrame) -> pl.DataFrame:
     """Return the NIC of each host that was due first; of several in lock step the middle one, for records get lost.
 
-    `lost` is the chance that as many of its NICs owe something only because records were lost.
+    `lost` becomes the chance that as many NICs of the host owe something only because records were lost.
     """
     due = nics.with_columns(nics=pl.len().over("host")).drop_nulls("due_ns").sort("due_ns", "addr")
     middle = pl.when(pl.len() > 2).then((pl.len() - 1) // 2).otherwise(0)
@@ -156,6 +157,7 @@ def _first_due(
     if together:
         at_ns, noise_ns = np.append(at_ns, where.silent_ns), np.append(noise_ns, LEAST_OVERDUE * where.period_ns)
     before = _chances_to_be_before(at_ns[:, np.newaxis], noise_ns[:, np.newaxis], at_ns, noise_ns)
+    # A host that only seems to owe something, for records were lost, counts as due after all others.
     before[:, : due.height] += due["lost"].to_numpy() * (1 - before[:, : due.height])
     lacks = np.flatnonzero([absent.get(host, 0) >= STRONG for host in due["host"]])
     before[lacks, : due.height] = np.maximum(before[lacks, : due.height], EVEN)

@@ -35,6 +35,9 @@ CHATTER_BYTES = 65_536
 """Bytes below which a record that nothing follows is chatter: no activation is smaller, and logs have 20 kB. What a
 stopped member leaves of a message follows its other parts within a second."""
 
+ENDS_OF_SILENCE = 4
+"""Parts of a silence of which the first and the last are its ends, and what is between its midst."""
+
 BIN_NS = 1_000_000_000
 """Bins in which silences are searched, one second; parts of one message follow each other sooner."""
 
@@ -114,7 +117,8 @@ def _foreign_pairs_of_job(
     if length[at] < max(least_ns, (1 + more) * earlier) or ends <= window.start_ns - window.length_ns:
         return np.zeros(pairs.size, np.bool_), 0, 0
     amid = _sends_amid(first, last, begins, ends)
-    # Most pairs of a pipeline are silent for long in each step. So it counts when the last of all others fell silent.
+    # Most pairs of a pipeline are silent for long in each step. So the silence begins when the last of the pairs that
+    # do not send amid it fell silent.
     stopped = last[~amid][first[~amid] < ends]
     begins = max(begins, int(stopped.max(initial=0)))
     return _sends_amid(first, last, begins, ends), begins, ends
@@ -122,7 +126,7 @@ def _foreign_pairs_of_job(
 
 def _sends_amid(first: Integers, last: Integers, since_ns: int, back_ns: int) -> Flags:
     """Return which pairs send in the midst of a silence, and not only about its ends."""
-    room = (back_ns - since_ns) // 4
+    room = (back_ns - since_ns) // ENDS_OF_SILENCE
     # A copy without a pause is one record, which may have begun at any time before.
     return np.asarray(((first < back_ns - room) & (last >= since_ns + room)).any(axis=1))
 

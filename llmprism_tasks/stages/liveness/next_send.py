@@ -1,9 +1,11 @@
 """Next send: when each NIC of a job was due to send next when the job fell silent, by its own last and earlier steps.
 
 A step's length varies, and all of its NICs are late together. How long a NIC waits between two of its own messages
-varies far less. So its next message is due as long after its last as it was in earlier steps, at the same bytes. What
-it owes although it has begun to send what it sends later was lost, or was sent in the step before. What it lacks at the
-end of its step may be lost, too.
+varies far less. So its next message is due as long after its last as it was in earlier steps, at the same bytes.
+
+Records get lost. Where a NIC lacks something but has begun what it sends after that, it does not owe it: the record was
+lost, or was sent in the step before. Where it lacks the last of its step, nobody knows; how often NICs lack as much in
+other steps says how likely that was lost, too.
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ def moments_of_pairs(begun: pl.DataFrame, steps: pl.DataFrame, same_size: float)
 
     Returns
     -------
-    `src_addr`, `dst_addr`, `step`, `bytes` (of the step), `sent` (bytes now), `began_ns` and `reached_ns` (when the
-    record of the last of these began, and when it was sent; NULL if nothing was), `more_ns` (when
-    the next byte came; NULL if all was sent), `over_ns` (when the record that begins with it was over; as `more_ns` if
-    a record of which a part was sent now holds it); times as `since_ns`
+    `src_addr`, `dst_addr`, `step`, `bytes` (of the step), `sent` (bytes now), `reached_ns` (when the last of so many
+    bytes was sent in that step) and `began_ns` (when its record began; both NULL if nothing is sent now), `more_ns`
+    (when the next byte came; NULL if all was sent), `over_ns` (when the record that begins with it was over; as
+    `more_ns` if a record of which a part was sent now holds it); times as `since_ns`
     """
     sent = begun.group_by(PAIR).agg(sent=pl.col("bytes").sum())
     key = [*PAIR, "step"]
@@ -69,8 +71,8 @@ def next_sends(moments: pl.DataFrame, begun: pl.DataFrame, ended_ns: int) -> pl.
     -------
     `addr`, `to` (whom it was due to send to), `due_ns` (NULL if it sends no more in most steps), `noise_ns` (robust
     deviation), `lasts_ns` (how long the record that it was due to begin lasts), `last_ns` and `heard_ns` (when it
-    last sent and received in the step; NULL if it has not), `lost` (share of the steps of NICs that lack as much, by
-    the rule of succession, for records get lost)
+    last sent and received in the step; NULL if it has not), `lost` (how likely what it lacks was lost, as
+    `_chances_of_loss` returns)
     """
     mine = begun.join(moments.select(PAIR).unique(), on=PAIR, how="semi")
     last = mine.group_by(addr="src_addr").agg(last_ns=pl.col("flow_end_ns").max())
@@ -112,8 +114,11 @@ def next_sends(moments: pl.DataFrame, begun: pl.DataFrame, ended_ns: int) -> pl.
 
 
 def _chances_of_loss(moments: pl.DataFrame) -> pl.DataFrame:
-    """Return in which share of their steps NICs lack as much of a pair's usual bytes as each one does now: `addr`,
-    `lost`."""
+    """Return how likely what each NIC lacks was lost: `addr`, `lost`.
+
+    That is the share of all NICs' earlier steps, by the rule of succession, in which a pair of theirs lacks as much of
+    its usual bytes as the pair of this NIC that lacks most.
+    """
     usual = pl.col("bytes").median().over(PAIR)
     lacks = moments.with_columns(then=1 - pl.col("bytes") / usual, now=1 - pl.col("sent") / usual)
     each = lacks.group_by("step", addr="src_addr").agg(pl.col("then", "now").max()).sort("addr", "step")

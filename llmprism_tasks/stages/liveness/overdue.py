@@ -202,7 +202,7 @@ def _separate_foreign_traffic(
 
 
 def beyond_chatter(bulk: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """Return the flows of jobs without heartbeats and logs, which a job that stands still sends as well."""
+    """Return the flows of jobs in order, less heartbeats and logs, which a job that stands still sends as well."""
     bulk = nic_pairs.in_order(bulk)
     return bulk.filter(pl.Series(is_beyond_chatter(bulk, least_ns=_restart_silence_ns(settings))))
 

@@ -36,7 +36,7 @@ LOST_RECORDS = 0.25
 """Share of a pipeline's last messages whose records a poor collector may have lost: one of the four that a stage of
 four tensor-parallel ranks sends. Ranks in lock step have either all sent, or none has."""
 UNFINISHED_SHARES = (0.25, 0.5, 0.75, 1.0)
-"""Shares of a step that are left out, one after the other, if the unfinished step spoils the others."""
+"""Steps that are left out before the silence if the unfinished step spoils the others; each is tried in turn."""
 PERIODS_SHOWN = 3
 """Steps that show a period, and present steps for which another one must have been seen."""
 SAME_RHYTHM = 2**0.5
@@ -179,6 +179,7 @@ def _division_of_whole_steps(bulk: pl.DataFrame, silent_ns: int, settings: Setti
     """
 
     def steps_until(end_ns: int) -> Division | None:
+        """Return the steps of the flows that had ended by a time."""
         moment = Window(end_ns + 1 - settings.window.length_ns, settings.window.length_ns)
         return divide(bulk.filter(pl.col("flow_end_ns") <= end_ns), moment, settings)
 

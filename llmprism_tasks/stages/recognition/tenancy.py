@@ -82,10 +82,10 @@ def tenants(
 
 
 def _with_like_parts(said: dict[tuple[int, int], float]) -> dict[tuple[int, int], float]:
-    """Add to the odds that clusters are parts of the job around them what the other clusters in that job say.
+    """Return the odds that clusters are parts of the job around them, given also what the other clusters in it are.
 
-    Where most of them are parts of it, one more is likely to be, and the other way around: by Laplace's rule of
-    succession, over the probabilities of the others.
+    Where most of the others are parts of it, one more is likely to be; where few are, it is unlikely. How likely, says
+    Laplace's rule of succession over the probabilities of the others.
 
     Parameters
     ----------

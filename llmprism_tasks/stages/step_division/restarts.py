@@ -114,8 +114,8 @@ def runs(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> list[
 def _pair_restart_times(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> Integers:
     """Return when each pair went on after a silence that began before the window, in ns; 0 without one.
 
-    A silence that is not over counts, unless the pair's NICs fell silent in the window: what is over then is their job,
-    of which the pair has had its turn.
+    A silence that is not over counts, too. It does not if both of the pair's NICs fell silent in the window: then their
+    job has ended, and the pair had merely had its last turn before the window.
     """
     pairs = np.arange(nic_pairs.starts_of_pairs(bulk).size - 1)
     begins_ns = _restart_times(bulk, pairs, window, settings, before_ns=window.start_ns)
@@ -126,7 +126,7 @@ def _pair_restart_times(bulk: pl.DataFrame, window: Window, settings: TrafficSet
 
 
 def _fell_silent_in(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> Flags:
-    """Say of which pairs both NICs last did in a window what they mainly do, long before its end."""
+    """Say of which pairs both NICs ended their main traffic in the window, and long before its end."""
     source, target, count = ends_of_pairs(bulk)
     offsets, main, last_ns = nic_pairs.starts_of_pairs(bulk), main_pairs(bulk), np.zeros(count, np.int64)
     ends_ns = np.maximum.reduceat(bulk["flow_end_ns"].to_numpy(), offsets[:-1])
@@ -245,7 +245,7 @@ def _restart_times(
 
 
 def one_way(bulk: pl.DataFrame, rows: Integers, wanted: Integers, parts: Integers, count: int) -> OneWay:
-    """Measure what goes one way among the NICs of some rows, in groups of those that pairs join, of any row.
+    """Measure what goes one way among the NICs of some rows. NICs that a pair joins, of whichever row, are one group.
 
     Parameters
     ----------
@@ -283,13 +283,13 @@ def ends_of_pairs(bulk: pl.DataFrame) -> tuple[Integers, Integers, int]:
 def _group_numbers(
     pairs: tuple[Integers, Integers], of_rows: tuple[Integers, Integers], nics: int, count: int
 ) -> Integers:
-    """Return the group of each NIC, and after them of each row: those that pairs join, and those of which a row has a
-    pair.
+    """Return the group of each NIC, and after these the group of each row. A group is what pairs join; a row is in the
+    group of its pairs.
 
     Parameters
     ----------
-    pairs : the NICs of each
-    of_rows : a NIC, and a row that has a pair of it
+    pairs : the two NICs of each pair
+    of_rows : NICs, and for each a row that has a pair of it
     """
     left, right = np.concatenate([pairs[0], of_rows[0]]), np.concatenate([pairs[1], nics + of_rows[1]])
     _, groups = np.unique(graphs.connected_components(left, right, nics + count), return_inverse=True)

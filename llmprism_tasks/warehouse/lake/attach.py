@@ -33,7 +33,7 @@ def attached(location: str, data_path: str, password: str, *, read_only: bool) -
 
     Raises
     ------
-    InputError : an extension is not installed, as `extensions.load`
+    InputError : an extension cannot be loaded, as `extensions.load` says
     duckdb.Error : the catalog cannot be opened
     """
     connection = extensions.connect()

@@ -63,13 +63,13 @@ def _install(connection: duckdb.DuckDBPyConnection, name: str) -> None:
     except ModuleNotFoundError as error:
         raise InputError(
             found=f"no package {error.name}",
-            expected="DuckDB's extension of that name, to open the warehouse",
+            expected=f"that package, which holds DuckDB's extension {name}, to open the warehouse",
             todo=f"Install {PACKAGES[name]}, with the extension in the same version as duckdb, or use a DuckDB file.",
         ) from error
     except duckdb.IOException as error:
         raise InputError(
             found=f"DuckDB's extension {name} is not in {FOLDER} and cannot be put there ({error})",
-            expected="it there, to open the warehouse",
+            expected="the extension in that folder, to open the warehouse",
             todo=f"Run `{COMMAND}` once as the user who installed llmprism, or use a DuckDB file.",
         ) from error
 

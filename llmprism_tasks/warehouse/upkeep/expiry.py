@@ -155,7 +155,7 @@ def delete(warehouse: Warehouse, found: Due, kept: Kept, *, lookback_windows: in
                 tables: Sequence[str] = tables,
                 some: Collection[int] = some,
             ) -> None:
-                """Delete those of some windows that still are due."""
+                """Delete the rows of those of some windows that are still due."""
                 still = _due(connection, kept, lookback_windows)
                 _delete(connection, tables, sorted(set(some) & set(still.by_tables()[place][1])))
 

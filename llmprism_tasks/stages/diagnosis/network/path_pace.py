@@ -191,11 +191,12 @@ def paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
         _slowdown_ratios(some, settings).rename({"ratio": name})
         for name, some in (("of_records", shown), ("of_whole", whole))
     )
-    # Pauses vary more than paces, so it takes as much as a device that costs no time.
+    # Pauses vary more than paces, so a ring must be slower by as much as a device that costs no time.
     far = pl.col("of_whole").log() >= math.log(settings.latent_rate)
     unseen = (pl.col("of_records").log() < LEAST_SHOWN_BY_RECORDS * pl.col("of_whole").log()).fill_null(value=True)
     shown_most, of_all = next(ratios).group_by(RING).agg(pl.col("of_records").max()), next(ratios)
-    # All hops of a ring take as long as its slowest one. One alone has a record that the collector joined over a pause.
+    # All hops of a slow ring take as long as its slowest one, so most must be slow. If one alone is, the collector
+    # joined records of it over a pause.
     lasting = of_all.group_by(RING).agg(pl.col("of_whole").quantile(MAJORITY, "higher"))
     in_bursts = shown_most.join(lasting, on=RING, how="right").filter(far, unseen).select(RING)
     of_bursts = whole.join(in_bursts, on=RING, how="semi").with_columns(
@@ -226,7 +227,8 @@ def _record_paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.Data
     duration, large = pl.col("flow_end_ns") - pl.col("flow_start_ns"), pl.col("bytes") >= settings.own_bytes
     first = pl.col(*HOP_ON_PATH, "switch_path", "slow").first()
     by_pace = duration / pl.col("bytes")
-    # Half of the bytes move at that pace or quicker: a record that the collector joined over a pause shows none.
+    # The median over bytes, half of which move at this pace or quicker: a record that the collector joined over a pause
+    # does not move it.
     held = pl.col("bytes").sort_by(by_pace).cum_sum()
     pace = by_pace.sort().filter(held >= MAJORITY * pl.col("bytes").sum()).first()
     own, over_ns = (

@@ -92,10 +92,10 @@ def _slow_run_row(
 
 
 def _longest_excess(excess: Floats, current: Flags, least: float) -> tuple[int, int]:
-    """Return the first and the last step of the run in the window that is longest in all; -1 without any.
+    """Return the first and the last step of the run of slow steps in the window that loses most time; -1 without any.
 
-    A step is of the run if it is nearer to its slow steps than to the usual ones: quick steps that lose next to nothing
-    would join it to whatever is slow later.
+    A step belongs to the run if it is nearer to the run's slow steps than to usual ones. Otherwise quick steps, which
+    lose next to nothing, would join the run to whatever is slow later.
 
     Parameters
     ----------

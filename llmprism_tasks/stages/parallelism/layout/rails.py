@@ -19,8 +19,8 @@ MOSTLY_USED = 0.5
 """Ratio of a job's hosts in which a rail has hops for it to be in use, and hops cross rails for rings to do so."""
 
 MOST_SILENT_PLACES = 0.5
-"""Ratio of places up to which silence is how rings run: with more of them in use, the others may have lost their
-pairs."""
+"""Ratio of places in use up to which the others are silent because rings pass by them. Where more are in use, the pairs
+of the others may have been lost."""
 
 
 def ranked(job_members: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
@@ -102,8 +102,8 @@ def strides(between: pl.DataFrame, nics: pl.DataFrame, peers: pl.DataFrame | Non
 
     Members are apart by their peers, if these are known and divide the job's GPUs in each host. Else all distances
     between the rails of a hop are multiples of the stride, and so are the job's GPUs in each host. Of all such numbers
-    the greatest is taken by which every place of a host has hops. Jobs whose hops stay on their rails are absent,
-    unless rings pass by some of the job's own NICs: these belong to rings of other rails.
+    the greatest is taken by which every place of a host has hops. Jobs whose hops stay on their rails are absent. They
+    are not if their rings pass by some rails, whose NICs then belong to rings of other rails.
 
     Parameters
     ----------
@@ -152,13 +152,14 @@ def strides(between: pl.DataFrame, nics: pl.DataFrame, peers: pl.DataFrame | Non
         _stride(math.gcd(*row["distance"], *row["widths"]), row["rails"] or []) for row in table.iter_rows(named=True)
     ]
     strides = table.select("job_id", stride=pl.Series(found, dtype=pl.Int32))
-    # Rings that stay on their rails and pass by one of five may have lost it; its hops say nothing of the others.
+    # Where rings stay on their rails and pass by few of them, such as one of five, the hops of these may have been
+    # lost: such jobs are absent, as if rings passed by none.
     lost = passed_by.join(strides.filter(pl.col("stride").is_null()), on="job_id", how="semi")
     return pl.concat([told, strides.join(lost, on="job_id", how="anti")])
 
 
 def _jobs_passed_by(used: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
-    """Return the jobs of which rings pass by some rail in most of their hosts: `job_id`.
+    """Return the jobs with a rail that their rings pass by in most of their hosts: `job_id`.
 
     Parameters
     ----------

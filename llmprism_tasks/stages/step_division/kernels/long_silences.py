@@ -11,9 +11,9 @@ RECURRING_SILENCES = 3
 """Silences that last alike from which on they are pauses, as for checkpoints."""
 
 ALIKE_SILENCES = 0.25
-"""Ratio by which they may differ: the same data are written each time, and parts of time are coarse. One that is over
-may be longer than other long ones by no more than the shortest long silence, too: an evaluation between two steps comes
-on top of the silence that each step has."""
+"""Ratio by which they may differ: the same data are written each time, and parts of time are coarse. A silence that is
+over may also be longer than another long one by as much as the shortest long silence lasts: an evaluation between two
+steps comes on top of the silence that each step has."""
 
 LONGEST_PAUSE = 2
 """Times the shortest long silence from which on one is no pause where nothing else can tell: a job that crashes again

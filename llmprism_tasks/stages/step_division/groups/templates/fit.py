@@ -70,10 +70,12 @@ class Fitting(NamedTuple):
             cuts = np.concatenate([[0], np.sort(longest[:count]) + 1, [len(moved) - 1]])
             in_all = np.diff(of_all[cuts])
             size = np.floor(np.log(in_all) / SAME_TEMPLATE).astype(np.int64)
-            carried = np.convolve(np.bincount(size - size.min(), in_all), (1, 1, 1))[1:-1]
-            carried[np.bincount(size - size.min()) == 0] = 0
+            size -= size.min()
+            # Bytes of the segments of each size and of the sizes beside it; a size that no segment has does not count.
+            carried = np.convolve(np.bincount(size, in_all), (1, 1, 1))[1:-1]
+            carried[np.bincount(size) == 0] = 0
             one = int(np.argmax(carried))
-            alike = np.flatnonzero(np.abs(size - size.min() - one) <= 1)
+            alike = np.flatnonzero(np.abs(size - one) <= 1)
             if alike.size >= 2:
                 segments = moved[cuts[alike + 1]] - moved[cuts[alike]]
                 found.append((carried[one], np.median(segments, axis=0)))
