@@ -114,19 +114,18 @@ def runs(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> list[
 def _pair_restart_times(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> Integers:
     """Return when each pair went on after a silence that began before the window, in ns; 0 without one.
 
-    A silence that is not over counts, too. It does not if both of the pair's NICs fell silent in the window: then their
-    job has ended, and the pair had merely had its last turn before the window.
+    A silence that is not over counts, too. If both of the pair's NICs fell silent in the window, it counts up to that
+    time: then their job has ended, and the pair may merely have had its last turn before the window.
     """
     pairs = np.arange(nic_pairs.starts_of_pairs(bulk).size - 1)
-    begins_ns = _restart_times(bulk, pairs, window, settings, before_ns=window.start_ns)
-    if begins_ns.any():
-        over = _restart_times(bulk, pairs, window, settings, before_ns=window.start_ns, until_ns=window.end_ns)
-        begins_ns = np.where(_fell_silent_in(bulk, window, settings), over, begins_ns)
+    fell_ns = _fell_silent_ns(bulk, window, settings)
+    begins_ns = _restart_times(bulk, pairs, window, settings, before_ns=window.start_ns, fell_ns=fell_ns)
     return _with_start_ups(bulk, begins_ns, settings)
 
 
-def _fell_silent_in(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> Flags:
-    """Say of which pairs both NICs ended their main traffic in the window, and long before its end."""
+def _fell_silent_ns(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> Integers:
+    """Return when the first NIC of each pair ended its main traffic, in ns, if both did in the window, and long before
+    its end; else 0."""
     source, target, count = ends_of_pairs(bulk)
     offsets, main, last_ns = nic_pairs.starts_of_pairs(bulk), main_pairs(bulk), np.zeros(count, np.int64)
     ends_ns = np.maximum.reduceat(bulk["flow_end_ns"].to_numpy(), offsets[:-1])
@@ -134,8 +133,7 @@ def _fell_silent_in(bulk: pl.DataFrame, window: Window, settings: TrafficSetting
         np.maximum.at(last_ns, ends[main], ends_ns[main])
     silent_ns = window.end_ns - int(settings.restart_silence_s * NANOSECONDS_PER_SECOND)
     fell = (last_ns >= window.start_ns) & (last_ns < silent_ns)
-    both: Flags = fell[source] & fell[target]
-    return both
+    return np.where(fell[source] & fell[target], np.minimum(last_ns[source], last_ns[target]), 0)
 
 
 def _job_restart_times(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> Integers:
@@ -206,6 +204,7 @@ def _restart_times(
     *,
     before_ns: int | None = None,
     until_ns: int | None = None,
+    fell_ns: Integers | None = None,
 ) -> Integers:
     """Return for each pair when it, or its job, went on after the last of its long silences, in ns; 0 without one.
 
@@ -218,6 +217,7 @@ def _restart_times(
     rows : what is silent together: a number for each pair
     before_ns : silences count that begin before this time
     until_ns : silences count that are over before this time
+    fell_ns : of each row, up to when a silence that is not over lasts; 0: up to the window's end
     """
     part_ns = int(settings.restart_silence_s * NANOSECONDS_PER_SECOND) // PARTS_OF_SILENCE
     starts, ends = bulk["flow_start_ns"].to_numpy(), bulk["flow_end_ns"].to_numpy()
@@ -225,9 +225,12 @@ def _restart_times(
         return rows
     first = int(starts.min()) // part_ns
     table = long_silences.busy_until(starts, ends, nic_pairs.starts_of_pairs(bulk), rows, part_ns, window.end_ns)
-    now = window.end_ns // part_ns - first
+    end = window.end_ns // part_ns - first
+    now = np.full(len(table), end)
+    if fell_ns is not None:
+        now = np.where(fell_ns > 0, fell_ns // part_ns - first, now)
     bounds = (
-        now if before_ns is None else before_ns // part_ns - 1 - first,
+        end if before_ns is None else before_ns // part_ns - 1 - first,
         table.shape[1] if until_ns is None else until_ns // part_ns - 1 - first,
     )
     begins, paused = long_silences.last_long_silence(table, now, PARTS_OF_SILENCE, settings.restart_ratio, *bounds)
@@ -238,7 +241,7 @@ def _restart_times(
             table[doubted], traded.bytes, traded.groups, traded.replicated, PARTS_OF_SILENCE
         )
         begins[doubted], _ = long_silences.last_long_silence(
-            table[doubted], now, PARTS_OF_SILENCE, settings.restart_ratio, *bounds, anew=anew
+            table[doubted], now[doubted], PARTS_OF_SILENCE, settings.restart_ratio, *bounds, anew=anew
         )
     begins = begins[rows]
     return np.where(begins < 0, 0, (begins + first) * part_ns)

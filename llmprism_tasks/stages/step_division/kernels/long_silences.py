@@ -46,7 +46,7 @@ def busy_until(starts: Integers, ends: Integers, offsets: Integers, rows: Intege
 
 def last_long_silence(
     table: Integers,
-    now: int,
+    now: Integers,
     least: int,
     ratio: float,
     latest_since: int,
@@ -62,7 +62,8 @@ def last_long_silence(
     Parameters
     ----------
     table : as `busy_until` returns
-    now : the part up to which a silence may last that is not over yet; transfers are then thought to go on
+    now : shape (rows,): the part up to which a silence may last that is not over yet; transfers are then thought to
+        go on
     least, ratio : see above
     latest_since, latest_part : silences that begin after the one, or end after the other, are not looked for
     anew : as `begins_anew` returns: silences that end in such a part are no pauses
@@ -145,9 +146,9 @@ def _busy_until(
     return table
 
 
-@kernel(array(INT64, 2), INT64, INT64, FLOAT64, INT64, INT64, array(BOOLEAN, 2))
+@kernel(array(INT64, 2), INT64S, INT64, FLOAT64, INT64, INT64, array(BOOLEAN, 2))
 def _last_long_silence(
-    table: Integers, now: int, least: int, ratio: float, latest_since: int, latest_part: int, anew: Flags
+    table: Integers, now: Integers, least: int, ratio: float, latest_since: int, latest_part: int, anew: Flags
 ) -> tuple[Integers, Flags]:
     found, paused = np.full(table.shape[0], -1, np.int64), np.zeros(table.shape[0], np.bool_)
     silence, time = np.empty(table.shape[1], np.int64), np.empty(table.shape[1], np.int64)
@@ -155,7 +156,7 @@ def _last_long_silence(
     for row in range(table.shape[0]):
         count, before, latest = 0, -1, -1
         for part in range(table.shape[1]):
-            last = max(table[row, part], now) if part == now else table[row, part]
+            last = max(table[row, part], part) if part == now[row] else table[row, part]
             if last < 0:
                 continue
             if before >= 0:
@@ -166,7 +167,7 @@ def _last_long_silence(
         for i in range(count):
             if silence[i] <= least or since[i] > latest_since or parts[i] > latest_part:
                 continue
-            under_way = parts[i] == now and table[row, now] < 0
+            under_way = parts[i] == now[row] and table[row, parts[i]] < 0
             usual, all_time, alike = 0, 0, 0
             starts = anew.size > 0 and anew[row, parts[i]]
             for other in range(count):

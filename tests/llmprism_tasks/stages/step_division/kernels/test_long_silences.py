@@ -29,7 +29,9 @@ def went_on(
     begins = np.zeros((1, now + 1), np.bool_)
     begins[0, list(anew)] = True
     return int(
-        long_silences.last_long_silence(busy_in(busy, now), now, 5, 2.0, latest_since, latest_part, begins)[0][0]
+        long_silences.last_long_silence(busy_in(busy, now), np.array([now]), 5, 2.0, latest_since, latest_part, begins)[
+            0
+        ][0]
     )
 
 
