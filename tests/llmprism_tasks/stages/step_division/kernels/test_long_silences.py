@@ -139,7 +139,10 @@ def test_what_is_not_over_is_one_of_them_while_it_does_not_last_longer(until: in
 
 def test_the_last_counts_and_nobody_else() -> None:
     assert went_on([*range(11), *range(20, 30), *range(40, 50)], 49) == 40
-    assert long_silences.last_long_silence(np.full((2, 9), -1, np.int64), 8, 5, 2.0, 9, 9)[0].tolist() == [-1, -1]
+    assert long_silences.last_long_silence(np.full((2, 9), -1, np.int64), np.full(2, 8), 5, 2.0, 9, 9)[0].tolist() == [
+        -1,
+        -1,
+    ]
 
 
 TRANSFERS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 200), st.integers(0, 50)), max_size=30)
