@@ -102,8 +102,8 @@ def strides(between: pl.DataFrame, nics: pl.DataFrame, peers: pl.DataFrame | Non
 
     Members are apart by their peers, if these are known and divide the job's GPUs in each host. Else all distances
     between the rails of a hop are multiples of the stride, and so are the job's GPUs in each host. Of all such numbers
-    the greatest is taken by which every place of a host has hops. Jobs whose hops stay on their rails are absent. They
-    are not if their rings pass by some rails, whose NICs then belong to rings of other rails.
+    the greatest is taken by which every place of a host has hops. If hops stay on their rails, the job is absent,
+    unless its rings pass by some rails: the NICs there belong to rings of the others.
 
     Parameters
     ----------
@@ -122,22 +122,38 @@ def strides(between: pl.DataFrame, nics: pl.DataFrame, peers: pl.DataFrame | Non
     ).unique()
     crossing = _crossing_hops(untold)
     passed_by = _jobs_passed_by(used, nics).join(crossing, on="job_id", how="anti")
-    distances = (
-        pl.concat(
-            [
-                crossing.group_by("job_id", "distance")
-                .len()
-                .filter(pl.col("len") >= LEAST_CROSSING * pl.col("len").sum().over("job_id"))
-                .select("job_id", "distance"),
-                passed_by.select("job_id", distance=pl.lit(0, crossing.schema["distance"])),
-            ]
-        )
-        .group_by("job_id")
-        .agg("distance")
+    usual = (
+        crossing.group_by("job_id", "distance")
+        .len()
+        .filter(pl.col("len") >= LEAST_CROSSING * pl.col("len").sum().over("job_id"))
+        .select("job_id", "distance")
     )
+    none = passed_by.select("job_id", distance=pl.lit(0, crossing.schema["distance"]))
+    distances = pl.concat([usual, none]).group_by("job_id").agg("distance")
     if distances.is_empty():
         return told
-    rails = (
+    rails = _rails_in_use(used)
+    widths = nics.group_by("job_id", "host").len().group_by("job_id").agg(widths="len")
+    # One round per job: there are tens of them, and their divisors are few.
+    table = distances.join(rails, on="job_id", how="left").join(widths, on="job_id")
+    found = [
+        _stride(math.gcd(*row["distance"], *row["widths"]), row["rails"] or []) for row in table.iter_rows(named=True)
+    ]
+    by_hops = table.select("job_id", stride=pl.Series(found, dtype=pl.Int32))
+    # Where rings stay on their rails and pass by few of them, such as one of five, the hops of these may have been
+    # lost: such jobs are absent, as if rings passed by none.
+    lost = passed_by.join(by_hops.filter(pl.col("stride").is_null()), on="job_id", how="semi")
+    return pl.concat([told, by_hops.join(lost, on="job_id", how="anti")])
+
+
+def _rails_in_use(used: pl.DataFrame) -> pl.DataFrame:
+    """Return the rails that have hops in most hosts of a job: `job_id`, `rails`.
+
+    Parameters
+    ----------
+    used : as for `_jobs_passed_by`
+    """
+    return (
         used.with_columns(hosts=pl.col("host").n_unique().over("job_id"))
         .group_by("job_id", "rank", "hosts")
         .agg(in_hosts=pl.len())
@@ -145,17 +161,6 @@ def strides(between: pl.DataFrame, nics: pl.DataFrame, peers: pl.DataFrame | Non
         .group_by("job_id")
         .agg(rails="rank")
     )
-    widths = nics.group_by("job_id", "host").len().group_by("job_id").agg(widths="len")
-    # One round per job: there are tens of them, and their divisors are few.
-    table = distances.join(rails, on="job_id", how="left").join(widths, on="job_id")
-    found = [
-        _stride(math.gcd(*row["distance"], *row["widths"]), row["rails"] or []) for row in table.iter_rows(named=True)
-    ]
-    strides = table.select("job_id", stride=pl.Series(found, dtype=pl.Int32))
-    # Where rings stay on their rails and pass by few of them, such as one of five, the hops of these may have been
-    # lost: such jobs are absent, as if rings passed by none.
-    lost = passed_by.join(strides.filter(pl.col("stride").is_null()), on="job_id", how="semi")
-    return pl.concat([told, strides.join(lost, on="job_id", how="anti")])
 
 
 def _jobs_passed_by(used: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
