@@ -202,9 +202,17 @@ def test_a_copy_inside_a_pipeline_does_not_hide_its_rhythm() -> None:
     assert len(found) == 1
 
 
-def test_copies_there_and_back_join_no_jobs() -> None:
+@pytest.mark.parametrize("size", [900 * MB, 50_000 * MB])
+def test_copies_there_and_back_join_no_jobs(size: int) -> None:
+    """Also not if they are most of what their NICs send: no NIC passes on what it gets."""
     hosts = cluster(4, 1)
-    copies = messages("a0", "c0", [20_000], 900 * MB) + messages("d0", "b0", [40_000], 900 * MB)
+    copies = messages("a0", "c0", [20_000], size) + messages("d0", "b0", [40_000], size)
+    assert recognised(hosts, two_jobs(hosts), copies)[1] == TWO_JOBS
+
+
+def test_copies_there_and_back_between_two_nics_join_no_jobs() -> None:
+    hosts = cluster(4, 1)
+    copies = messages("a0", "c0", [20_000], 900 * MB) + messages("c0", "a0", [40_000], 900 * MB)
     assert recognised(hosts, two_jobs(hosts), copies)[1] == TWO_JOBS
     assert len(recognised(hosts, two_jobs(hosts), copies, values=settings("recognition", least_presence=0))[1]) == 1
 
