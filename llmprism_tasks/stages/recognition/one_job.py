@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS
-from llmprism_tasks.numerics.robust import SIGMA_PER_MAD, Flags, Floats, Integers, sigma_of
+from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.settings import RecognitionSettings
 from llmprism_tasks.stages.recognition.kernels import coincidence
 
@@ -50,8 +50,8 @@ same hosts."""
 STEP_PARTS = 6
 """Distances are compared a sixth of the steps apart: a passing fault shifts few of these parts, a drift adds up."""
 
-NORMAL_WIDTH = float(np.sqrt(2 * np.pi * np.e))
-"""Over how wide a range something is even that is as unsure as a normal distribution of deviation 1."""
+LAPLACE_WIDTH = 2 * float(np.e)
+"""Over how wide a range something is even that is as unsure as a Laplace distribution of mean deviation 1."""
 
 LEAST_TRANSFERS = 10
 """Transfers of each side from which chance rarely lets most begin together."""
@@ -154,7 +154,8 @@ def _log_odds_of_distances(ends: Integers, others: Integers, period_ns: float, n
     """Return what the distances between ends say: they are kept in one job, whatever its steps' jitter.
 
     Those of two jobs walk, by the difference of their periods, if it is ever so small, and by the jitter that they do
-    not share, or are anything. If a fault makes a ring slow, the distance changes once and is kept again.
+    not share, or are anything. If a fault makes a ring slow, the distance changes once and is kept again. Distances
+    have Laplace distributions, for some are far off; the likelihood follows from mean absolute deviations.
 
     Parameters
     ----------
@@ -166,13 +167,14 @@ def _log_odds_of_distances(ends: Integers, others: Integers, period_ns: float, n
     phases: Floats = 2 * np.pi * (_nearest_times(few, many) - few).astype(np.float64) / period_ns
     distances: Floats = np.unwrap(phases) / (2 * np.pi)
     least = max(LEAST_JITTER, noise_ns / period_ns)
-    changes = _shrunk_deviation(_sigma(np.diff(distances)), np.sqrt(2) * least, few.size)
+    changes = _shrunk_deviation(_deviation(np.diff(distances)), np.sqrt(2) * least, few.size)
     own = max(_own_jitter(ends, others) / period_ns, changes)
     apart = max(1, few.size // STEP_PARTS)
-    later = SIGMA_PER_MAD * float(np.median(np.abs(distances[apart:] - distances[:-apart]))) / np.sqrt(2)
-    kept = _shrunk_deviation(min(_sigma(distances), later) if apart > 1 else _sigma(distances), least, few.size)
+    later = float(np.median(np.abs(distances[apart:] - distances[:-apart]))) / (np.log(2) * np.sqrt(2))
+    spread = _deviation(distances)
+    kept = _shrunk_deviation(min(spread, later) if apart > 1 else spread, least, few.size)
     # Of the jitter, two jobs on the same hosts share some: a change is between that of all and of none.
-    by_walking, by_chance = np.sqrt(own * changes) / kept, 1 / (NORMAL_WIDTH * kept)
+    by_walking, by_chance = np.sqrt(own * changes) / kept, 1 / (LAPLACE_WIDTH * kept)
     return float((few.size - 2) * np.log(min(by_walking, by_chance)))
 
 
@@ -200,7 +202,7 @@ def _log_odds_of_waits(short: Integers, long: Integers, period_ns: float) -> flo
 
 def _own_jitter(ends: Integers, others: Integers) -> float:
     """Return the deviation of the difference of two jobs' steps, of which each has its own jitter, ns."""
-    return float(np.hypot(_sigma(np.diff(ends)), _sigma(np.diff(others))))
+    return float(np.hypot(_deviation(np.diff(ends)), _deviation(np.diff(others))))
 
 
 def _shrunk_deviation(found: float, usual: float, count: int) -> float:
@@ -215,5 +217,6 @@ def _nearest_times(times: Integers, others: Integers) -> Integers:
     return np.where(early, others[after - 1], others[after])
 
 
-def _sigma(values: Floats | Integers) -> float:
-    return sigma_of(np.asarray(values, np.float64))
+def _deviation(values: Floats | Integers) -> float:
+    """Return the mean absolute deviation from the median."""
+    return float(np.mean(np.abs(values - np.median(values))))

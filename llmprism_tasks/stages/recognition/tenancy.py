@@ -66,13 +66,19 @@ def tenants(
         if best <= 0:
             others.append(cluster)
     apart = [(cluster, jobs[wider]) for cluster, wider in around if jobs[cluster] == cluster != jobs[wider]]
-    parts = _with_like_parts({pair: odds(known[pair[0]], known[pair[1]], seen_ns, settings) for pair in apart})
+
+    def of_one_job(own: int, other: int) -> float:
+        """Return the odds of two jobs; of the own one's clusters, any may be the one whose steps were read rightly."""
+        said = [odds(known[one], known[other], seen_ns, settings) for one in np.flatnonzero(jobs == own)]
+        return float(np.logaddexp.reduce(said)) - math.log(len(said))
+
+    parts = _with_like_parts({pair: of_one_job(*pair) for pair in apart})
     for cluster, wider in around:
         own, other = jobs[cluster], jobs[wider]
         if own != cluster or other == own:
             continue
         if (cluster, other) not in parts:
-            parts[cluster, other] = odds(known[cluster], known[other], seen_ns, settings)
+            parts[cluster, other] = of_one_job(cluster, other)
         said_of = parts[cluster, other]
         for one in (cluster, other):
             sure[one] = min(sure[one], probability(abs(said_of)))

@@ -120,7 +120,7 @@ def test_a_job_that_goes_on_just_before_the_window_ends_is_what_it_was(back: lis
 
 def test_two_that_hang_on_the_same_hosts_are_two() -> None:
     rails = [f"{addr}2" for addr in "abcd"]
-    second = [*ring(rails, every(3000, count=10)), *begun(rails, 30_000)]
+    second = [*ring(rails, every(3100, count=10)), *begun(rails, 31_000)]
     jobs = [nics for nics, _ in members(whole(), begun(), second, other(), after=1)]
     assert jobs == ["a2b2c2d2", "abcd", "efgh"]
 
