@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import sigma
+from llmprism_tasks.numerics.robust import MAJORITY, sigma
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.pair_graph import AGREEING_NICS, ENDS
 
@@ -30,7 +30,8 @@ LEAST_STEPS = 4
 def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
     """Return `job_id`, `peers`: how many GPUs of a host send in lock-step. Jobs whose hosts disagree are absent.
 
-    There are at least as many as tensor-parallel peers: where nothing varies, replicas seem to be in step as well.
+    There are at least as many as tensor-parallel peers: where nothing varies, replicas seem to be in step as well. GPUs
+    that seem to be alone have no say unless most are.
     `peers` is NULL where an exchange of tokens keeps GPUs of two hosts as close in step as those of one.
 
     Parameters
@@ -56,8 +57,11 @@ def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) ->
     sizes = pair_graph.components(together.select("job_id", *ENDS)).with_columns(
         peers=pl.len().over("job_id", "component").cast(pl.Int64)
     )
+    # Nobody is in lock-step by chance, but a NIC whose steps were cut wrongly seems to be alone.
+    alone = (pl.col("peers") == 1).mean().over("job_id") > MAJORITY
     agreed = (
-        sizes.group_by("job_id", "peers")
+        sizes.filter(alone | (pl.col("peers") > 1))
+        .group_by("job_id", "peers")
         .agg(nics=pl.len())
         .with_columns(of=pl.col("nics").sum().over("job_id"))
         .filter(pl.col("nics") >= AGREEING_NICS * pl.col("of"))

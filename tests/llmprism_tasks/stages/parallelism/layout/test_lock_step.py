@@ -23,9 +23,11 @@ def peers(
     hosts_ms: float = 0.0,
     kind: str = "pp",
     gradients: bool = False,
+    misread: int = 0,
 ) -> int | str | None:
     """Return what is found of pipelines from host to host, whose replicas of `width` GPUs send up to so much apart, and
-    hosts up to `hosts_ms` besides, and which reduce gradients at one moment: their peers, or `absent`."""
+    hosts up to `hosts_ms` besides, and which reduce gradients at one moment: their peers, or `absent`. Of each host's
+    GPUs the first ones seem to send up to 100 ms apart."""
     draw = random.Random(seed)
     rows = []
     for step in range(steps):
@@ -33,8 +35,9 @@ def peers(
             late = draw.uniform(0, hosts_ms)
             own = [late + draw.uniform(0, apart_ms) for _ in range(gpus // width)]
             rows += [
-                ("j", step, f"{host}{gpu}", f"{to}{gpu}", round((step * 1000 + offset + own[gpu // width]) * MS))
+                ("j", step, f"{host}{gpu}", f"{to}{gpu}", round((step * 1000 + offset + off + own[gpu // width]) * MS))
                 for gpu in range(gpus)
+                for off in ([draw.uniform(0, 100)] if gpu < misread else [0.0])
                 for offset in (0, 100)
             ]
         if gradients:
@@ -67,6 +70,11 @@ def test_who_begins_to_reduce_together_is_no_peer_if_its_pipeline_is_apart() -> 
 
 def test_every_gpu_may_be_a_replica() -> None:
     assert peers(20, width=1) == 1
+
+
+@pytest.mark.parametrize(("misread", "found"), [(0, 2), (2, 2), (4, 2), (6, "absent"), (8, 1)])
+def test_gpus_whose_steps_are_misread_do_not_outvote_peers(misread: int, found: int | str) -> None:
+    assert peers(20, gpus=8, misread=misread) == found
 
 
 @pytest.mark.parametrize(("steps", "found"), [(3, "absent"), (4, 4)])
