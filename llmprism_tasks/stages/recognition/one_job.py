@@ -47,8 +47,8 @@ SHARED_HOST_SLOWDOWN = 0.1
 """Ratio of its own step by which a job is slower, or quicker, on average while another one does something else on the
 same hosts."""
 
-STEP_PARTS = 6
-"""Distances are compared a sixth of the steps apart: a passing fault shifts few of these parts, a drift adds up."""
+MOST_SHIFTS = 2
+"""Shifts of a distance that a job explains: where a fault, or a wrong cut, begins and where it ends."""
 
 LAPLACE_WIDTH = 2 * float(np.e)
 """Over how wide a range something is even that is as unsure as a Laplace distribution of mean deviation 1."""
@@ -154,8 +154,9 @@ def _log_odds_of_distances(ends: Integers, others: Integers, period_ns: float, n
     """Return what the distances between ends say: they are kept in one job, whatever its steps' jitter.
 
     Those of two jobs walk, by the difference of their periods, if it is ever so small, and by the jitter that they do
-    not share, or are anything. If a fault makes a ring slow, the distance changes once and is kept again. Distances
-    have Laplace distributions, for some are far off; the likelihood follows from mean absolute deviations.
+    not share, or are anything. Where a fault makes a ring slow, or a step was cut wrongly, the distance shifts and
+    shifts back. Each shift costs what it says of one step, and the choice of the step. Distances have Laplace
+    distributions, for some are far off: likelihoods follow from mean absolute deviations.
 
     Parameters
     ----------
@@ -167,15 +168,29 @@ def _log_odds_of_distances(ends: Integers, others: Integers, period_ns: float, n
     phases: Floats = 2 * np.pi * (_nearest_times(few, many) - few).astype(np.float64) / period_ns
     distances: Floats = np.unwrap(phases) / (2 * np.pi)
     least = max(LEAST_JITTER, noise_ns / period_ns)
-    changes = _shrunk_deviation(_deviation(np.diff(distances)), np.sqrt(2) * least, few.size)
-    own = max(_own_jitter(ends, others) / period_ns, changes)
-    apart = max(1, few.size // STEP_PARTS)
-    later = float(np.median(np.abs(distances[apart:] - distances[:-apart]))) / (np.log(2) * np.sqrt(2))
-    spread = _deviation(distances)
-    kept = _shrunk_deviation(min(spread, later) if apart > 1 else spread, least, few.size)
+    jitter = _own_jitter(ends, others) / period_ns
+    said: list[float] = []
+    # With as many shifts as changes, anything is kept.
+    while len(said) <= MOST_SHIFTS and (free := few.size - 2 - len(said)) > 0:
+        said.append(free * _log_odds_of_keeping(distances, jitter, least) - len(said) * np.log(few.size))
+        distances = _without_largest_change(distances)
+    return float(np.logaddexp.reduce(said) - np.log(len(said)))
+
+
+def _log_odds_of_keeping(distances: Floats, jitter: float, least: float) -> float:
+    """Return the logarithm of the odds, for each distance, that distances are kept, not walked through, nor anything.
+
+    Parameters
+    ----------
+    distances : of the ends of steps, in steps
+    jitter : of the steps of both, in steps
+    least : by which an end may be wrong, in steps
+    """
+    changes = _shrunk_deviation(_deviation(np.diff(distances)), np.sqrt(2) * least, distances.size)
+    kept = _shrunk_deviation(_deviation(distances), least, distances.size)
     # Of the jitter, two jobs on the same hosts share some: a change is between that of all and of none.
-    by_walking, by_chance = np.sqrt(own * changes) / kept, 1 / (LAPLACE_WIDTH * kept)
-    return float((few.size - 2) * np.log(min(by_walking, by_chance)))
+    by_walking, by_chance = np.sqrt(max(jitter, changes) * changes) / kept, 1 / (LAPLACE_WIDTH * kept)
+    return float(np.log(min(by_walking, by_chance)))
 
 
 def _log_odds_of_waits(short: Integers, long: Integers, period_ns: float) -> float:
@@ -198,6 +213,15 @@ def _log_odds_of_waits(short: Integers, long: Integers, period_ns: float) -> flo
     waits, goes_on = -np.maximum(longer, 0.0), -np.abs(longer) / spread - float(np.log(2 * spread))
     are_parts = float(np.sum(waits - goes_on))
     return float(np.logaddexp(np.log(1 - SEVERAL_AS_ONE) + are_parts, np.log(SEVERAL_AS_ONE)))
+
+
+def _without_largest_change(distances: Floats) -> Floats:
+    """Return distances as if the change that is furthest from the others had been like them."""
+    changes = np.diff(distances)
+    beyond: Floats = changes - np.median(changes)
+    furthest = int(np.argmax(np.abs(beyond)))
+    later = np.arange(distances.size) > furthest
+    return np.where(later, distances - beyond[furthest], distances)
 
 
 def _own_jitter(ends: Integers, others: Integers) -> float:

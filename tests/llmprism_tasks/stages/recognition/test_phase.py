@@ -444,10 +444,10 @@ def test_a_message_of_chatter_is_not_when_a_rail_begins(size: int, jobs: int) ->
     assert len(recognised(hosts, *rows)[1]) == 1 + jobs
 
 
-@pytest.mark.parametrize(("count", "low", "high"), [(3, 0.5, 0.95), (4, 0.95, 1)])
+@pytest.mark.parametrize(("count", "low", "high"), [(3, 0.5, 0.95), (4, 0.95, 1), (6, 0.99, 1)])
 def test_the_more_steps_the_surer_are_tenants(count: int, low: float, high: float) -> None:
     hosts = cluster(4, 2)
-    rows = [ring(rail(hosts, gpu), every(15_000 - 2000 * gpu, count=count)) for gpu in (0, 1)]
+    rows = [ring(rail(hosts, gpu), every(7_000 - 900 * gpu, count=count)) for gpu in (0, 1)]
     jobs, found = recognised(hosts, *rows)
     assert len(found) == 2
     assert jobs["confidence"].is_between(low, high).all()
