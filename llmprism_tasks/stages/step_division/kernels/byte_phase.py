@@ -15,7 +15,14 @@ import numpy as np
 from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import median, sort
-from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS, Rhythms, rhythm
+from llmprism_tasks.stages.step_division.kernels.regularity import (
+    FEW_BURSTS,
+    Rhythms,
+    burst_extents,
+    burst_numbers,
+    no_rhythms,
+    rhythm,
+)
 
 SAME_PLACE = 0.05
 """Ratio of a period's bytes within which two silences are at the same place: a lost record moves it by as much as it
@@ -70,8 +77,7 @@ def quiet_places(
     numbers : the burst of each transfer, counted from 0 in each series; -1 throughout one that does not agree
     """
     tolerances = (float(same_size), float(byte_tolerance), float(pace_tolerance), float(few_ratio))
-    found = _quiet_places(starts, ends, sizes, marked, offsets, *tolerances)
-    return Rhythms(*found[:-1]), found[-1]
+    return _quiet_places(starts, ends, sizes, marked, offsets, *tolerances)
 
 
 @subroutine
@@ -218,13 +224,11 @@ def _quiet_places(
     byte_tolerance: float,
     pace_tolerance: float,
     few_ratio: float,
-) -> tuple[Floats, Floats, Floats, Floats, Floats, Integers, Integers]:
-    series, n = offsets.size - 1, starts.size
-    thresholds, clarities = np.full(series, np.nan), np.zeros(series)
-    periods, means, durations = np.full(series, np.nan), np.full(series, np.nan), np.full(series, np.nan)
-    counts, numbers = np.zeros(series, np.int64), np.full(n, -1, np.int64)
-    for s in range(series):
-        low, total = offsets[s], offsets[s + 1] - offsets[s]
+) -> tuple[Rhythms, Integers]:
+    found, numbers = no_rhythms(offsets.size - 1), np.full(starts.size, -1, np.int64)
+    for s in range(offsets.size - 1):
+        low, high = offsets[s], offsets[s + 1]
+        own_starts, own_ends, own_sizes, total = starts[low:high], ends[low:high], sizes[low:high], high - low
         before, gaps, places = np.empty(total), np.empty(total), np.empty(2 * total)
         marks, begins, count = np.empty(total, np.int64), np.empty(total + 1, np.int64), 0
         for i in range(total):
@@ -242,25 +246,17 @@ def _quiet_places(
             continue
         bursts = _cut_at_place(before, gaps, marks, count, each, place, begins)
         _align_with_neighbours(before, gaps, begins, bursts, each)
-        if bursts <= FEW_BURSTS or not _has_rare_closing_size(
-            ends[low : low + total], sizes[low : low + total], begins, bursts, same_size
-        ):
-            continue
         begins[bursts] = total
-        firsts, lasts, carried, silent = np.empty(bursts), np.zeros(bursts), np.zeros(bursts), np.empty(bursts)
-        for burst in range(bursts):
-            first = begins[burst]
-            firsts[burst], silent[burst] = starts[low + first] - starts[low], gaps[first]
-            for i in range(low + first, low + begins[burst + 1]):
-                lasts[burst] = max(lasts[burst], ends[i] - starts[low])
-                carried[burst] += sizes[i]
+        if bursts <= FEW_BURSTS or not _has_rare_closing_size(own_ends, own_sizes, begins, bursts, same_size):
+            continue
+        own_numbers = burst_numbers(begins[:bursts], total)
+        firsts, lasts, carried = burst_extents(own_numbers, bursts, own_starts, own_ends, own_sizes)
         period, mean, duration = rhythm(
             firsts, lasts, carried, bursts, agreed, byte_tolerance, pace_tolerance, pace_tolerance, few_ratio
         )
         if np.isnan(period):
             continue
-        periods[s], means[s], durations[s], clarities[s], counts[s] = period, mean, duration, agreed, bursts
-        thresholds[s] = median(silent, bursts)
-        for burst in range(bursts):
-            numbers[low + begins[burst] : low + begins[burst + 1]] = burst
-    return thresholds, periods, means, durations, clarities, counts, numbers
+        found.threshold[s], found.clarity[s], found.bursts[s] = median(gaps[begins[:bursts]], bursts), agreed, bursts
+        found.period[s], found.mean_period[s], found.duration[s] = period, mean, duration
+        numbers[low:high] = own_numbers
+    return found, numbers
