@@ -50,38 +50,6 @@ MEETING_TOLERANCE = 1 / 24
 """Ratio of a period's bytes within which steps meet about the place where they meet on average: a layer or two."""
 
 
-def repeating_bytes(
-    starts: Integers,
-    ends: Integers,
-    sizes: Integers,
-    offsets: Integers,
-    *,
-    byte_tolerance: float,
-    pace_tolerance: float,
-    few_ratio: float,
-) -> tuple[Rhythms, Integers]:
-    """Cut each series where it begins anew after the same bytes.
-
-    A step begins where large chunks end and small ones begin, or where the silence is longest: the backward pass
-    reduces gradients beside the gathers, the forward pass gathers alone, and the optimizer works between the two.
-
-    Parameters
-    ----------
-    starts, ends : ns, transfers of all series one after another, each series in order of its starts
-    sizes : bytes
-    offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
-    byte_tolerance, pace_tolerance, few_ratio : as for `gap_segmentation.quiet_gaps`
-
-    Returns
-    -------
-    rhythms : NaN for series that do not come again; `threshold` is 0, and `clarity` by how many times the series is
-        more like itself at this lag than at shorter ones
-    numbers : the burst of each transfer, counted from 0 in each series; -1 throughout one that does not come again
-    """
-    tolerances = (float(byte_tolerance), float(pace_tolerance), float(few_ratio))
-    return _repeating_bytes(starts, ends, sizes, offsets, *tolerances)
-
-
 @subroutine
 def _split_into_chunks(
     starts: Integers, ends: Integers, sizes: Integers, least: float, first: Integers, carried: Floats, gaps: Floats
@@ -261,7 +229,7 @@ def _find_step_beginnings(
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, FLOAT64, FLOAT64, FLOAT64)
-def _repeating_bytes(
+def repeating_bytes(
     starts: Integers,
     ends: Integers,
     sizes: Integers,
@@ -270,6 +238,24 @@ def _repeating_bytes(
     pace_tolerance: float,
     few_ratio: float,
 ) -> tuple[Rhythms, Integers]:
+    """Cut each series where it begins anew after the same bytes.
+
+    A step begins where large chunks end and small ones begin, or where the silence is longest: the backward pass
+    reduces gradients beside the gathers, the forward pass gathers alone, and the optimizer works between the two.
+
+    Parameters
+    ----------
+    starts, ends : ns, transfers of all series one after another, each series in order of its starts
+    sizes : bytes
+    offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
+    byte_tolerance, pace_tolerance, few_ratio : as for `gap_segmentation.quiet_gaps`
+
+    Returns
+    -------
+    rhythms : NaN for series that do not come again; `threshold` is 0, and `clarity` by how many times the series is
+        more like itself at this lag than at shorter ones
+    numbers : the burst of each transfer, counted from 0 in each series; -1 throughout one that does not come again
+    """
     found, numbers = no_rhythms(offsets.size - 1), np.full(starts.size, -1, np.int64)
     for s in range(offsets.size - 1):
         low, high = offsets[s], offsets[s + 1]

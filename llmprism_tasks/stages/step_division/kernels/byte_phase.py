@@ -45,41 +45,6 @@ NEIGHBOUR_PERIODS = 4
 """Periods on either side that say how many bytes had been moved when one began."""
 
 
-def quiet_places(
-    starts: Integers,
-    ends: Integers,
-    sizes: Integers,
-    marked: Integers,
-    offsets: Integers,
-    *,
-    same_size: float,
-    byte_tolerance: float,
-    pace_tolerance: float,
-    few_ratio: float,
-) -> tuple[Rhythms, Integers]:
-    """Cut each series at the byte offset after which the longest gap of most periods falls.
-
-    What is quiet just before a mark needs no cutting: there the mark itself tells where steps meet.
-
-    Parameters
-    ----------
-    starts, ends : ns, transfers of all series one after another, each series in order of its starts
-    sizes : bytes
-    marked : shape (transfers,); 1 for those that come once a period, 0 for all others
-    offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
-    same_size : ratio by which sizes of one tensor may differ
-    byte_tolerance, pace_tolerance, few_ratio : as for `gap_segmentation.quiet_gaps`
-
-    Returns
-    -------
-    rhythms : NaN for series that do not agree on a place; `threshold` is the typical silence there, ns, and `clarity`
-        the ratio of the periods that agree on it
-    numbers : the burst of each transfer, counted from 0 in each series; -1 throughout one that does not agree
-    """
-    tolerances = (float(same_size), float(byte_tolerance), float(pace_tolerance), float(few_ratio))
-    return _quiet_places(starts, ends, sizes, marked, offsets, *tolerances)
-
-
 @subroutine
 def _write_bytes_and_gaps(
     starts: Integers, ends: Integers, sizes: Integers, low: int, high: int, before: Floats, gaps: Floats
@@ -214,7 +179,7 @@ def _has_rare_closing_size(ends: Integers, sizes: Integers, begins: Integers, bu
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, INT64S, FLOAT64, FLOAT64, FLOAT64, FLOAT64)
-def _quiet_places(
+def quiet_places(
     starts: Integers,
     ends: Integers,
     sizes: Integers,
@@ -225,6 +190,25 @@ def _quiet_places(
     pace_tolerance: float,
     few_ratio: float,
 ) -> tuple[Rhythms, Integers]:
+    """Cut each series at the byte offset after which the longest gap of most periods falls.
+
+    What is quiet just before a mark needs no cutting: there the mark itself tells where steps meet.
+
+    Parameters
+    ----------
+    starts, ends : ns, transfers of all series one after another, each series in order of its starts
+    sizes : bytes
+    marked : shape (transfers,); 1 for those that come once a period, 0 for all others
+    offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
+    same_size : ratio by which sizes of one tensor may differ
+    byte_tolerance, pace_tolerance, few_ratio : as for `gap_segmentation.quiet_gaps`
+
+    Returns
+    -------
+    rhythms : NaN for series that do not agree on a place; `threshold` is the typical silence there, ns, and `clarity`
+        the ratio of the periods that agree on it
+    numbers : the burst of each transfer, counted from 0 in each series; -1 throughout one that does not agree
+    """
     found, numbers = no_rhythms(offsets.size - 1), np.full(starts.size, -1, np.int64)
     for s in range(offsets.size - 1):
         low, high = offsets[s], offsets[s + 1]

@@ -116,16 +116,6 @@ def quiet_gaps(
     return _quiet_gaps(starts, ends, sizes, offsets, answered, longest, Limits(*map(float, given)))
 
 
-def burst_numbers(starts: Integers, ends: Integers, sizes: Integers, offsets: Integers, threshold: Floats) -> Integers:
-    """Number the bursts of each series from 0: a transfer after a gap above the series' threshold begins the next.
-
-    What is negligible beside the series' bursts belongs to the burst that follows it.
-
-    Returns shape (transfers,); -1 throughout a series whose threshold is NaN.
-    """
-    return _burst_numbers(starts, ends, sizes, offsets, threshold)
-
-
 @subroutine
 def _join_negligible_bursts(carried: Floats, count: int, joined: Integers) -> int:
     """Number bursts by their bytes, negligible ones with the next, and return how many are left."""
@@ -352,7 +342,13 @@ def _quiet_gaps(
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, FLOAT64S)
-def _burst_numbers(starts: Integers, ends: Integers, sizes: Integers, offsets: Integers, threshold: Floats) -> Integers:
+def burst_numbers(starts: Integers, ends: Integers, sizes: Integers, offsets: Integers, threshold: Floats) -> Integers:
+    """Number the bursts of each series from 0: a transfer after a gap above the series' threshold begins the next.
+
+    What is negligible beside the series' bursts belongs to the burst that follows it.
+
+    Returns shape (transfers,); -1 throughout a series whose threshold is NaN.
+    """
     numbers = np.full(starts.size, -1, np.int64)
     for s in range(offsets.size - 1):
         low, high = offsets[s], offsets[s + 1]
