@@ -266,10 +266,11 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     Returns
     -------
     sorted by `HOP_ON_PATH`, with `switch_path`, `now` and `usual` (ns per byte in slow and in healthy steps), `ratio`,
-    `slow`, `alike` (all hops of its ring have the pace of the slowest), `innocent` and `proven`. All hops of a ring
-    wait for its slowest hop. If some hops of a ring are slower than others, even if only in what they send early, those
-    alone are `slow` and the others `innocent`. Hops that were slow in what they sent early are `proven`. A hop that
-    never sends early is neither. Paths seen in too few slow steps or too few healthy ones are absent.
+    `slow`, `ring_bound` (all hops of its ring are slow, so its pace may be that of the slowest), `innocent` and
+    `proven`. All hops of a ring wait for its slowest hop. If some are slower than others, even if only in what they
+    send early, those alone are `slow` and the others `innocent`. Hops that were slow in what
+    they sent early are `proven`. A hop that never sends early is neither. Paths seen in too few slow steps or too few
+    healthy ones are absent.
     """
     ratio = pl.col("now") / pl.col("usual")
     ring = pl.col("kind") == "dp"
@@ -301,10 +302,10 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
         .filter("enough")
         .with_columns(ratio=ratio)
         .with_columns(
-            alike=ring & slow.all().over(unit), slow=slow & ~(held_up & by_itself), innocent=held_up & by_itself
+            ring_bound=ring & slow.all().over(unit), slow=slow & ~(held_up & by_itself), innocent=held_up & by_itself
         )
         .with_columns(proven=pl.col("slow") & ring & (measured | waited_for))
-        .select(*HOP_ON_PATH, "switch_path", "now", "usual", "ratio", "slow", "alike", "innocent", "proven")
+        .select(*HOP_ON_PATH, "switch_path", "now", "usual", "ratio", "slow", "ring_bound", "innocent", "proven")
         .sort(HOP_ON_PATH)
     )
 
