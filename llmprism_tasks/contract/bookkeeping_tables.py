@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llmprism_tasks.contract.columns import WINDOW, Column, Table
 
-OF_WINDOWS: tuple[Table, ...] = (
+WINDOW_TABLES: tuple[Table, ...] = (
     Table(
         "flow_files",
         "the files of flow records that were read",
@@ -103,7 +103,7 @@ OF_WINDOWS: tuple[Table, ...] = (
     ),
 )
 
-OF_MESSAGES: tuple[Table, ...] = (
+MESSAGE_TABLES: tuple[Table, ...] = (
     Table(
         "notifications",
         "messages about incidents that opened or closed; they stay when the window is run again",

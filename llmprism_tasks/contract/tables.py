@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmprism_tasks.contract.bookkeeping_tables import OF_MESSAGES, OF_WINDOWS
+from llmprism_tasks.contract.bookkeeping_tables import MESSAGE_TABLES, WINDOW_TABLES
 from llmprism_tasks.contract.columns import JOB, STEP, WINDOW, Column, Table
 
 FLOW_COLUMNS = (
@@ -45,7 +45,7 @@ TABLES: tuple[Table, ...] = (
             Column("record", "VARCHAR", "the record as it was read, as JSON text"),
         ),
     ),
-    *OF_WINDOWS,
+    *WINDOW_TABLES,
     Table(
         "jobs",
         "the jobs seen in a window",
@@ -161,7 +161,7 @@ TABLES: tuple[Table, ...] = (
             JOB,
             Column("src_addr", "VARCHAR", "sending NIC"),
             Column("dst_addr", "VARCHAR", "receiving NIC"),
-            Column("kind", "VARCHAR", "dp, pp, ep, cp, tp or other"),
+            Column("kind", "VARCHAR", "dp, pp, ep, cp or other"),
             Column("flows", "BIGINT", "flow records in the window"),
             Column("bytes", "BIGINT", "their bytes"),
             Column("distinct_sizes", "INTEGER", "most frequent number of different record sizes in a step"),
@@ -250,7 +250,7 @@ TABLES: tuple[Table, ...] = (
             Column("steps", "INTEGER", "number of single slow steps; NULL for a fault that lasts", optional=True),
         ),
     ),
-    *OF_MESSAGES,
+    *MESSAGE_TABLES,
 )
 
 HISTORY = {

@@ -61,7 +61,9 @@ class LandedFlows:
         if not self.frames or any(span.start_ns <= start_ns < span.end_ns for start_ns in self.others):
             return None
         starts = [start_ns for start_ns in sorted(self.frames) if span.start_ns <= start_ns < span.end_ns]
-        return pl.concat([self.frames[start_ns].select(landing.SEEN) for start_ns in starts], rechunk=len(starts) > 1)
+        return pl.concat(
+            [self.frames[start_ns].select(landing.STAGE_COLUMNS) for start_ns in starts], rechunk=len(starts) > 1
+        )
 
 
 def analyze(

@@ -111,7 +111,7 @@ def read_inputs(
     """
     lookback = window.lookback(settings.window.lookback_windows)
     spans = {table: lookback if table == "flows" else window for table in tables if table != "topology"}
-    found = store.read_each(warehouse, spans, jobs=jobs, columns={"flows": landing.SEEN})
+    found = store.read_each(warehouse, spans, jobs=jobs, columns={"flows": landing.STAGE_COLUMNS})
     return found | ({"topology": read_topology(settings.places.topology)} if "topology" in tables else {})
 
 

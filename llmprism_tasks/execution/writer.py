@@ -84,7 +84,7 @@ class TableWriter:
         self._warehouse, self._window, self._writer = warehouse, window, writer
         self._stage_ns = Counter[str]()
         self._partitions: list[Change] = []
-        self._few: list[Change] = []
+        self._waiting: list[Change] = []
         self._open: SimpleQueue[Change | None] | None = None
 
     def __enter__(self) -> Self:
@@ -145,19 +145,19 @@ class TableWriter:
         if self._open is not None:
             self._open.put(change)
             return
-        self._few.append(change)
-        if sum(frame.height for one in self._few for frame in one.frames.values()) >= ROWS_PER_TRANSACTION:
+        self._waiting.append(change)
+        if sum(frame.height for one in self._waiting for frame in one.frames.values()) >= ROWS_PER_TRANSACTION:
             self._write([])
 
     def _close_transaction(self) -> None:
         if self._open is not None:
             self._open.put(None)
             self._open = None
-        elif self._few:
+        elif self._waiting:
             self._write([])
 
     def _write(self, changes: Iterable[Change]) -> None:
         """Write the changes that wait, and these after them, in one transaction."""
-        waiting, self._few = self._few, []
+        waiting, self._waiting = self._waiting, []
         changes = itertools.chain(waiting, changes)
         self._writer.submit(functools.partial(store.replace_each, self._warehouse, self._window, changes))

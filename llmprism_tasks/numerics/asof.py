@@ -58,6 +58,7 @@ def first_from(times: Integers, offsets: Integers, moments: Integers, lows: Inte
     return values_from(times, offsets, moments, np.arange(moments.size), lows, highs, otherwise=-1)
 
 
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64)
 def values_from(
     times: Integers,
     offsets: Integers,
@@ -65,7 +66,6 @@ def values_from(
     values: Integers,
     lows: Integers,
     highs: Integers,
-    *,
     otherwise: int,
 ) -> Integers:
     """Return for each time the value of the moment that `first_from` finds, or `otherwise` where it finds none.
@@ -74,19 +74,6 @@ def values_from(
     ----------
     values : of each moment, shape (moments,)
     """
-    return _values_from(times, offsets, moments, values, lows, highs, otherwise)
-
-
-@kernel(INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64)
-def _values_from(
-    times: Integers,
-    offsets: Integers,
-    moments: Integers,
-    values: Integers,
-    lows: Integers,
-    highs: Integers,
-    otherwise: int,
-) -> Integers:
     found = np.empty(times.size, np.int64)
     for series in range(offsets.size - 1):
         place, high, before = lows[series], highs[series], BEFORE_ALL

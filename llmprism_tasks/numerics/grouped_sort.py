@@ -33,18 +33,14 @@ def grouped(groups: Groups, number: int, starts: Integers, ends: Integers, sizes
     return _grouped(np.argsort(starts, kind="stable"), groups, number, starts, ends, sizes)
 
 
-def taken(values: npt.NDArray[Value], places: Places) -> npt.NDArray[Value]:
-    """Return the values at some places: `values[places]`, for which NumPy would make each place twice as wide first."""
-    return _taken(values, places)
-
-
 def ascending(groups: Groups, starts: Integers, ends: Integers, sizes: Integers) -> bool:
     """Whether transfers lie group by group, each in order of start, end and size: as `grouped` orders them."""
     return bool(_ascending(groups, starts, ends, sizes))
 
 
 @kernel(INT64S, INT32S, also=[(INT32S, INT32S), (UINT32S, INT32S), (BOOLEANS, INT32S), (INT32S, UINT32S)])
-def _taken(values: npt.NDArray[Value], places: Places) -> npt.NDArray[Value]:
+def taken(values: npt.NDArray[Value], places: Places) -> npt.NDArray[Value]:
+    """Return the values at some places: `values[places]`, for which NumPy would make each place twice as wide first."""
     found = np.empty(places.size, values.dtype)
     for i in range(places.size):
         found[i] = values[places[i]]
@@ -153,6 +149,20 @@ def spread(offsets: Integers, chosen: Integers) -> tuple[Integers, Integers]:
     return np.arange(within[-1]) + np.repeat(offsets[:-1][chosen] - within[:-1], counts), within
 
 
+@kernel(INT64S, INT64, also=[(INT32S, INT64)])
+def _collected(groups: npt.NDArray[Value], number: int) -> tuple[npt.NDArray[Value], Integers]:
+    offsets = np.zeros(number + 1, np.int64)
+    for group in groups:
+        offsets[group + 1] += 1
+    offsets = np.cumsum(offsets)
+    following, places = offsets.copy(), np.empty(groups.size, groups.dtype)
+    for i in range(groups.size):
+        places[following[groups[i]]] = i
+        following[groups[i]] += 1
+    return places, offsets
+
+
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64S)
 def merged(
     offsets: Integers, one: Integers, other: Integers, starts: Integers, ends: Integers
 ) -> tuple[Integers, Integers, Integers]:
@@ -168,26 +178,6 @@ def merged(
     places and sides (1 for those of `one`, 0 for the other's; of equals, 1 is first), shape (places,), and the offsets
     of couples, shape (couples + 1,)
     """
-    return _merged(offsets, one, other, starts, ends)
-
-
-@kernel(INT64S, INT64, also=[(INT32S, INT64)])
-def _collected(groups: npt.NDArray[Value], number: int) -> tuple[npt.NDArray[Value], Integers]:
-    offsets = np.zeros(number + 1, np.int64)
-    for group in groups:
-        offsets[group + 1] += 1
-    offsets = np.cumsum(offsets)
-    following, places = offsets.copy(), np.empty(groups.size, groups.dtype)
-    for i in range(groups.size):
-        places[following[groups[i]]] = i
-        following[groups[i]] += 1
-    return places, offsets
-
-
-@kernel(INT64S, INT64S, INT64S, INT64S, INT64S)
-def _merged(
-    offsets: Integers, one: Integers, other: Integers, starts: Integers, ends: Integers
-) -> tuple[Integers, Integers, Integers]:
     within = np.zeros(one.size + 1, np.int64)
     for couple in range(one.size):
         within[couple + 1] = within[couple]

@@ -79,17 +79,6 @@ def end_of_earlier(ends: str) -> pl.Expr:
     return pl.col(ends).cum_max().shift()
 
 
-def longest_gaps(starts: Integers, ends: Integers, offsets: Integers) -> Floats:
-    """Return the longest time between two intervals of each series in which there is none; 0 without such a time.
-
-    Parameters
-    ----------
-    starts, ends : shape (intervals,), any unit, each series in order of the starts
-    offsets : shape (series + 1,): series i holds the intervals `offsets[i]` to `offsets[i + 1]`
-    """
-    return _longest_gaps(starts, ends, offsets)
-
-
 def unions_and_gaps(rows: Rows, kinds: Integers, marked: Booleans, sizes: Integers, whole: Booleans) -> Unions:
     """Unite the transfers of one kind that overlap or touch, and put unions and gaps in order of start, kind and end.
 
@@ -105,18 +94,6 @@ def unions_and_gaps(rows: Rows, kinds: Integers, marked: Booleans, sizes: Intege
     """
     segments, of, starts, ends, total, n = _unions_and_gaps(rows, kinds, marked, sizes, whole)
     return Unions(segments[:n], of[:n], starts[:n], ends[:n], total[:n])
-
-
-def latest_before(offsets: Integers, moments: Integers, rows: Rows, counted: Booleans) -> Integers:
-    """Return for each moment the latest end of a transfer of the same segment that is no later, or `BEFORE_ALL`.
-
-    Parameters
-    ----------
-    offsets, moments : ns, in order within each segment
-    rows : of as many segments; those that take no time are not looked at
-    counted : shape (series,), those to look at
-    """
-    return _latest_before(offsets, moments, rows, counted)
 
 
 def lasting(rows: Rows, series: int) -> Booleans:
@@ -272,7 +249,15 @@ def _unions_and_gaps(
 
 
 @kernel(INT64S, INT64S, ROWS, BOOLEANS)
-def _latest_before(offsets: Integers, moments: Integers, rows: Rows, counted: Booleans) -> Integers:
+def latest_before(offsets: Integers, moments: Integers, rows: Rows, counted: Booleans) -> Integers:
+    """Return for each moment the latest end of a transfer of the same segment that is no later, or `BEFORE_ALL`.
+
+    Parameters
+    ----------
+    offsets, moments : ns, in order within each segment
+    rows : of as many segments; those that take no time are not looked at
+    counted : shape (series,), those to look at
+    """
     latest = np.full(len(moments), BEFORE_ALL, np.int64)
     for segment in range(len(offsets) - 1):
         begin, until = offsets[segment], offsets[segment + 1]
@@ -307,7 +292,14 @@ def _lasting(rows: Rows, number: int) -> Booleans:
 
 
 @kernel(INT64S, INT64S, INT64S)
-def _longest_gaps(starts: Integers, ends: Integers, offsets: Integers) -> Floats:
+def longest_gaps(starts: Integers, ends: Integers, offsets: Integers) -> Floats:
+    """Return the longest time between two intervals of each series in which there is none; 0 without such a time.
+
+    Parameters
+    ----------
+    starts, ends : shape (intervals,), any unit, each series in order of the starts
+    offsets : shape (series + 1,): series i holds the intervals `offsets[i]` to `offsets[i + 1]`
+    """
     longest = np.zeros(offsets.size - 1)
     for s in range(longest.size):
         if offsets[s] == offsets[s + 1]:

@@ -60,7 +60,8 @@ def kernel(
     Returns
     -------
     a decorator. The compiled function takes arrays that lie in memory in any way, and copies those that are not
-    contiguous. It raises TypeError for an array of another type or number of dimensions than stated.
+    contiguous. It raises TypeError for an array of another type or number of dimensions than stated. Arguments may be
+    given by their names.
     """
 
     def compiled(function: Callable[P, R]) -> Callable[P, R]:
@@ -68,8 +69,9 @@ def kernel(
         machine_code = numba.njit([arguments, *also], cache=True, **_options(vectors=vectors))(function)
 
         @wraps(function)
-        def call(*given: object) -> R:
-            return cast(R, machine_code(*map(_read_only, given)))
+        def call(*given: object, **named: object) -> R:
+            by_name = {name: _read_only(argument) for name, argument in named.items()}
+            return cast(R, machine_code(*map(_read_only, given), **by_name))
 
         return cast(Callable[P, R], call)
 

@@ -8,6 +8,7 @@ from llmprism_tasks.numerics.jit import FLOAT64S, INT64S, kernel
 from llmprism_tasks.numerics.robust import Floats, Integers
 
 
+@kernel(FLOAT64S, INT64S)
 def best_runs(values: Floats, offsets: Integers) -> tuple[Integers, Integers, Floats]:
     """Find in each series the run of neighbours with the largest sum.
 
@@ -25,11 +26,6 @@ def best_runs(values: Floats, offsets: Integers) -> tuple[Integers, Integers, Fl
 
     J. Bentley, "Programming Pearls: Algorithm Design Techniques", CACM 27 (1984), with Kadane's algorithm.
     """
-    return _best_runs(values, offsets)
-
-
-@kernel(FLOAT64S, INT64S)
-def _best_runs(values: Floats, offsets: Integers) -> tuple[Integers, Integers, Floats]:
     series = len(offsets) - 1
     first, last, total = np.full(series, -1, np.int64), np.full(series, -1, np.int64), np.zeros(series)
     for s in range(series):

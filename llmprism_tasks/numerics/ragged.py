@@ -25,29 +25,14 @@ def bounds(*keys: npt.NDArray[np.generic]) -> Integers:
     return np.concatenate([[0], inner, [keys[0].size]] if keys[0].size else [[0]]).astype(np.int64)
 
 
-def of_ascending(numbers: Groups) -> Integers:
-    """Return the same as `bounds` for ascending numbers, without reading all of them."""
-    return _of_ascending(numbers)
-
-
 def sums(values: npt.NDArray[np.generic], offsets: Integers) -> Integers:
     """Return the sum of each segment's whole numbers; of flags, how many are set."""
     return np.add.reduceat(values, offsets[:-1], dtype=np.int64) if offsets.size > 1 else np.zeros(0, np.int64)
 
 
-def totals(values: Integers, offsets: Integers) -> Integers:
-    """Return the sum of each segment's whole numbers, as `sums` does, also where some segments have no rows."""
-    return _totals(values, offsets)
-
-
 def largest(values: Integers, offsets: Integers) -> Integers:
     """Return the largest number of each segment."""
     return np.maximum.reduceat(values, offsets[:-1]) if offsets.size > 1 else np.zeros(0, np.int64)
-
-
-def medians(values: Integers, offsets: Integers) -> Floats:
-    """Return the median of each segment, which has one row at least."""
-    return _medians(values, offsets)
 
 
 def spread(figures: Floats, offsets: Integers) -> Floats:
@@ -76,7 +61,8 @@ def commonest(numbers: Integers, offsets: Integers) -> Integers:
 
 
 @kernel(INT32S, also=[(INT64S,)])
-def _of_ascending(numbers: Groups) -> Integers:
+def of_ascending(numbers: Groups) -> Integers:
+    """Return the same as `bounds` for ascending numbers, without reading all of them."""
     offsets, count, begin = np.empty(numbers.size + 1, np.int64), 0, 0
     while begin < numbers.size:
         offsets[count], width = begin, 1
@@ -96,7 +82,8 @@ def _of_ascending(numbers: Groups) -> Integers:
 
 
 @kernel(INT64S, INT64S)
-def _totals(values: Integers, offsets: Integers) -> Integers:
+def totals(values: Integers, offsets: Integers) -> Integers:
+    """Return the sum of each segment's whole numbers, as `sums` does, also where some segments have no rows."""
     found = np.zeros(offsets.size - 1, np.int64)
     for segment in range(offsets.size - 1):
         for i in range(offsets[segment], offsets[segment + 1]):
@@ -105,7 +92,8 @@ def _totals(values: Integers, offsets: Integers) -> Integers:
 
 
 @kernel(INT64S, INT64S)
-def _medians(values: Integers, offsets: Integers) -> Floats:
+def medians(values: Integers, offsets: Integers) -> Floats:
+    """Return the median of each segment, which has one row at least."""
     middles, room = np.empty(offsets.size - 1), np.empty(values.size)
     for segment in range(offsets.size - 1):
         low, high = offsets[segment], offsets[segment + 1]

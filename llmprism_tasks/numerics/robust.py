@@ -49,11 +49,6 @@ def as_series(values: npt.ArrayLike, offsets: npt.ArrayLike | None, *, nan_allow
     return checked, bounds
 
 
-def medians(values: Floats, offsets: Integers) -> Floats:
-    """Return the median of each series, leaving out NaN; NaN for a series with nothing else."""
-    return _medians(values, offsets)
-
-
 def sigmas(values: Floats, offsets: Integers, middles: Floats) -> Floats:
     """Return the standard deviation of each series about its median, NaN left out.
 
@@ -119,7 +114,8 @@ def normal_deviations(count: float, deviations: float) -> float:
 
 
 @kernel(FLOAT64S, INT64S)
-def _medians(values: Floats, offsets: Integers) -> Floats:
+def medians(values: Floats, offsets: Integers) -> Floats:
+    """Return the median of each series, leaving out NaN; NaN for a series with nothing else."""
     result, room = np.full(len(offsets) - 1, np.nan), np.empty(len(values))
     for series in range(len(result)):
         count = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-SHOWN = 5
+MOST_NAMED = 5
 """Number of missing addresses shown: enough to see which hosts they belong to."""
 
 
@@ -14,7 +14,7 @@ def unlisted_warning(unlisted: Mapping[str, Sequence[str]]) -> str:
     many = len(addrs) > 1
     count = f"{len(addrs):,} address{'es' * many}"
     return (
-        f"{count} ({', '.join(addrs[:SHOWN])}{', …' * (len(addrs) > SHOWN)}) train{'s' * (not many)} with "
+        f"{count} ({', '.join(addrs[:MOST_NAMED])}{', …' * (len(addrs) > MOST_NAMED)}) train{'s' * (not many)} with "
         f"{', '.join(sorted(unlisted))} but {'are' if many else 'is'} missing from the topology. The results of these "
         "jobs may be wrong. Add the addresses and their hosts to the topology, and run the windows again."
     )

@@ -30,14 +30,16 @@ SUBJECTS = {
     "job": "Job {subject}",
 }
 
-MOST = 12
+MOST_ROWS = 12
 """Incidents and set-aside jobs shown. More than these have one cause that the report cannot name, or a program reads
 the JSON."""
 
-LEAST_WHERE = 18
+WHERE_WIDTH = 18
 """Columns needed for a range of hosts: `node0008-node0011`."""
 
-GONE = "-- The flows behind this incident have expired (retention.flows_h); the query returns none of them.\n"
+EVIDENCE_EXPIRED = (
+    "-- The flows behind this incident have expired (retention.flows_h); the query returns none of them.\n"
+)
 
 WITHHELD = (
     "Their results failed these critical checks and were withheld. Other jobs are unaffected. "
@@ -62,12 +64,12 @@ def render(summary: Row) -> RenderableType:
     incidents = summary["incidents"]
     parts += _missing(Coverage(**summary["coverage"]), priced=bool(incidents))
     parts += [*_set_aside(summary["set_aside"]), *_unlisted(summary["jobs"])]
-    for number, incident in enumerate(incidents[:MOST], 1):
+    for number, incident in enumerate(incidents[:MOST_ROWS], 1):
         parts += [Text(), _incident(number, incident)]
-    if len(incidents) > MOST:
+    if len(incidents) > MOST_ROWS:
         parts += [
             Text(),
-            Text(f"And {len(incidents) - MOST:,} lesser incidents: llmprism report --format json lists all."),
+            Text(f"And {len(incidents) - MOST_ROWS:,} lesser incidents: llmprism report --format json lists all."),
         ]
     if summary["jobs"]:
         parts += [Text(), _jobs(summary["jobs"])]
@@ -76,8 +78,8 @@ def render(summary: Row) -> RenderableType:
 
 def proofs(summary: Row) -> str:
     """Return the queries for the flows behind the incidents shown, in the report's order, as SQL."""
-    shown = [one for one in summary["incidents"][:MOST] if one["evidence_sql"] is not None]
-    return "\n\n".join(f"{GONE if one['evidence_expired'] else ''}{one['evidence_sql']};" for one in shown)
+    shown = [one for one in summary["incidents"][:MOST_ROWS] if one["evidence_sql"] is not None]
+    return "\n\n".join(f"{EVIDENCE_EXPIRED if one['evidence_expired'] else ''}{one['evidence_sql']};" for one in shown)
 
 
 def _wide(renderable: RenderableType) -> RenderableType:
@@ -200,7 +202,7 @@ def _jobs(jobs: list[Row]) -> RenderableType:
     for name in ("job", "GPUs", "hosts", "layout", "steps", "median", "95 %", "sure"):
         text = name in ("job", "layout")
         table.add_column(name, justify="left" if text else "right", no_wrap=not text)
-    table.add_column("where", ratio=1, width=LEAST_WHERE, overflow="fold")
+    table.add_column("where", ratio=1, width=WHERE_WIDTH, overflow="fold")
     for job in jobs:
         ended = "" if job["seen_last"] else f", last seen {job['last_window'][11:16]}"
         table.add_row(
@@ -234,9 +236,9 @@ def _set_aside(jobs: list[Row]) -> list[RenderableType]:
     named = [
         f"{job['job_id']} in {count(job['windows'], 'window')}, the last {job['last_window'][:10]} "
         f"{job['last_window'][11:16]} UTC ({', '.join(job['expectations'])})"
-        for job in jobs[:MOST]
+        for job in jobs[:MOST_ROWS]
     ]
-    more = [f"and {len(jobs) - MOST:,} more"] if len(jobs) > MOST else []
+    more = [f"and {len(jobs) - MOST_ROWS:,} more"] if len(jobs) > MOST_ROWS else []
     return [Text(), _label("Set aside", f"{'; '.join([*named, *more])}. {WITHHELD}")]
 
 

@@ -28,7 +28,7 @@ from llmprism_tasks.warehouse.storage import (
 from llmprism_tasks.warehouse.storage.value_codes import NUMBERED, stored
 
 IN_SPAN = "window_start_ns >= $start_ns AND window_start_ns < $end_ns"
-OF_JOBS = "job_id IN (SELECT unnest($jobs::VARCHAR[]))"
+IN_JOBS = "job_id IN (SELECT unnest($jobs::VARCHAR[]))"
 
 
 def read(
@@ -92,7 +92,7 @@ def rows(
     if jobs is None:
         del values["jobs"]
     elif "job_id" in wanted.column_names:
-        conditions.append(OF_JOBS)
+        conditions.append(IN_JOBS)
     elif table == "flows":
         conditions.append(statement("flows_of_jobs"))
     else:
@@ -369,7 +369,7 @@ def _check_jobs(tables: Sequence[str]) -> None:
 
 
 def _where(table: str, jobs: Sequence[str] | None) -> str:
-    return "window_start_ns = $start_ns" + ("" if jobs is None else f" AND {value_codes.of_jobs(table, OF_JOBS)}")
+    return "window_start_ns = $start_ns" + ("" if jobs is None else f" AND {value_codes.of_jobs(table, IN_JOBS)}")
 
 
 def _values(window: Window, jobs: Sequence[str] | None) -> dict[str, object]:

@@ -5,7 +5,7 @@ CREATE TABLE IF NOT EXISTS pairs (
     job_id VARCHAR NOT NULL,          -- the job, the same from window to window while half of its members stay
     src_addr VARCHAR NOT NULL,        -- sending NIC
     dst_addr VARCHAR NOT NULL,        -- receiving NIC
-    kind VARCHAR NOT NULL,            -- dp, pp, ep, cp, tp or other
+    kind VARCHAR NOT NULL,            -- dp, pp, ep, cp or other
     flows BIGINT NOT NULL,            -- flow records in the window
     bytes BIGINT NOT NULL,            -- their bytes
     distinct_sizes INTEGER NOT NULL,  -- most frequent number of different record sizes in a step

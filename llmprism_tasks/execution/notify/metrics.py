@@ -30,14 +30,14 @@ class Gauge(NamedTuple):
 
 PARTS = ("compute", "communication", "bubble", "waiting", "unexplained")
 
-OF_WINDOWS = (
+WINDOW_GAUGES = (
     Gauge("latest_window_end_timestamp_seconds", "end_s", "End of the latest finished window; time() minus it is lag"),
     Gauge("latest_window_landed_records", "landed", "Flow records accepted in the latest finished window"),
     Gauge("latest_window_quarantined_records", "quarantined", "Flow records refused in the latest finished window"),
     Gauge("latest_window_stages_seconds", "stages_s", "Run time of all stages of the latest finished window"),
     Gauge("stopped_windows", "stopped", "Windows in the warehouse that a critical check stopped"),
 )
-OF_JOBS = (
+JOB_GAUGES = (
     Gauge("job_gpus", "endpoints", "GPUs of the job"),
     Gauge("job_steps", "steps", "Steps of the job that ended in the window"),
     Gauge("job_step_median_seconds", "median_step_s", "Median duration of the job's steps in the window"),
@@ -50,7 +50,7 @@ OF_JOBS = (
         for part in PARTS
     ),
 )
-OF_INCIDENTS = (
+INCIDENT_GAUGES = (
     Gauge("incident_severity_ratio", "peak_severity", "Time lost in the worst window of an open incident: 0.3 is 30 %"),
     Gauge("incident_lost_gpu_seconds", "lost_gpu_s", "GPU-seconds lost to an open incident so far"),
     Gauge("incident_start_timestamp_seconds", "start_s", "Begin of an open incident"),
@@ -75,10 +75,12 @@ def exposition(warehouse: Warehouse, *, now_ns: int) -> str:
         incidents = rows("incidents", now_ns=now_ns, most=MOST_INCIDENTS)
     open_now = pl.DataFrame({"open": incidents.height})
     lines = [
-        *_lines(OF_WINDOWS, windows, ()),
-        *_lines(OF_JOBS, jobs, ("job_id",)),
+        *_lines(WINDOW_GAUGES, windows, ()),
+        *_lines(JOB_GAUGES, jobs, ("job_id",)),
         *_lines((Gauge("open_incidents", "open", "Open incidents, but for effects of others"),), open_now, ()),
-        *_lines(OF_INCIDENTS, incidents, ("incident_id", "kind", "job_id", "subject_type", "subject", "host", "muted")),
+        *_lines(
+            INCIDENT_GAUGES, incidents, ("incident_id", "kind", "job_id", "subject_type", "subject", "host", "muted")
+        ),
     ]
     return "".join(f"{line}\n" for line in lines)
 

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 OVERLOAD, SILENCE, GIVEN_UP = "overload", "silence", "given_up"
 
-NEXT = {
+WHAT_TO_DO = {
     OVERLOAD: "Give the workers more cores; `llmprism due` lists what waits.",
     SILENCE: "Look at the latest runs of llmprism_minute in the Airflow UI: where tasks wait, see that executor, "
     "workers and triggerer run; where they failed, their logs say what to do.",
@@ -40,7 +40,7 @@ def tell(warehouse: Warehouse, counted: Coverage, settings: Settings, *, now_ns:
     found = conditions(counted, settings)
     for condition, holds in found.items():
         if holds:
-            logger.warning("%s %s", sentence(condition, counted, settings), NEXT[condition])
+            logger.warning("%s %s", sentence(condition, counted, settings), WHAT_TO_DO[condition])
     if not settings.notify.webhook:
         return {"sent": 0, "not_sent": 0}
     claimed = notifications.claim_states(
@@ -99,5 +99,5 @@ def message(condition: str, change: str, counted: Coverage, settings: Settings) 
     return {
         "change": change,
         "text": text,
-        "pipeline": {"condition": condition} | numbers | {"next": None if over else NEXT[condition]},
+        "pipeline": {"condition": condition} | numbers | {"next": None if over else WHAT_TO_DO[condition]},
     }

@@ -40,10 +40,10 @@ from llmprism_tasks.warehouse.storage.temporary_folder import (
     writing_to,
 )
 
-COUNT = "partitions.json"
+COUNT_FILE = "partitions.json"
 """Holds how many partitions there are."""
 
-NOT_DERIVING = ("places", "warehouse", "validation", "notify")
+UNREAD_SECTIONS = ("places", "warehouse", "validation", "notify")
 """Sections of the settings on which no stage depends; they may differ between machines."""
 
 FileNames = Mapping[str, str]
@@ -221,18 +221,18 @@ class Handover:
                 write_partition(made / str(count - 1), partition)
             for name, rows in (("topology", topology), ("outside", outside), ("nics", nics)):
                 write_frame(rows, made, name)
-            _note(made, COUNT, count)
+            _note(made, COUNT_FILE, count)
             with suppress(OSError):  # the same is there already
                 made.rename(self.folder)
         finally:
             shutil.rmtree(made, ignore_errors=True)
         with _lost(self.folder):
-            return int(json.loads((self.folder / COUNT).read_text(encoding="utf-8")))
+            return int(json.loads((self.folder / COUNT_FILE).read_text(encoding="utf-8")))
 
     @property
     def count(self) -> int | None:
         """How many partitions there are; None if their flows are not there."""
-        found = _noted(self.folder, COUNT)
+        found = _noted(self.folder, COUNT_FILE)
         return found if isinstance(found, int) else None
 
     def partition_folder(self, number: int) -> Path:
@@ -267,7 +267,7 @@ def handover_name(
     deriving = {
         section.name: getattr(settings, section.name)
         for section in dataclasses.fields(settings)
-        if section.name not in NOT_DERIVING
+        if section.name not in UNREAD_SECTIONS
     }
     made_of = repr((__version__, deriving, topology.write_csv(), landed))
     return f"{_prefix(warehouse, window)}{hashlib.sha256(made_of.encode()).hexdigest()[:24]}"

@@ -12,7 +12,7 @@ import psutil
 
 from llmprism_tasks.reports.doctor.finding import Finding, judged
 
-OURS = ("airflow", "llmprism", "celery")
+OUR_PROCESSES = ("airflow", "llmprism", "celery")
 """Words in the command lines of the processes that belong to a platform's llmprism."""
 
 
@@ -40,7 +40,7 @@ def look_at_ports() -> Iterator[Finding]:
     listening = []
     for process in psutil.process_iter(["cmdline"]):
         command = " ".join(process.info["cmdline"] or ())
-        if not any(word in command for word in OURS):
+        if not any(word in command for word in OUR_PROCESSES):
             continue
         try:
             connections = process.net_connections("tcp")

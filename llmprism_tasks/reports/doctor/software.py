@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from llmprism_tasks import __version__
 from llmprism_tasks.reports.doctor.finding import Finding, judged
 
-SHOWN = ("duckdb", "polars", "great-expectations", "apache-airflow", "duckdb-extension-ducklake")
+LIBRARIES = ("duckdb", "polars", "great-expectations", "apache-airflow", "duckdb-extension-ducklake")
 COMPILE = "python -m llmprism_tasks.cli.compile_kernels"
 DECORATED = re.compile(r"^@kernel\(", re.MULTILINE)
 
@@ -38,7 +38,7 @@ def versions(installed: Mapping[str, str | None], required: Sequence[str]) -> It
 def look_at_versions() -> Iterator[Finding]:
     """Check the packages of this Python."""
     installed: dict[str, str | None] = {}
-    for name in SHOWN:
+    for name in LIBRARIES:
         try:
             installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

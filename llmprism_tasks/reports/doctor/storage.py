@@ -17,7 +17,7 @@ from llmprism_tasks.warehouse import schema, store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.upkeep import expiry, space
 
-RECENT = 60
+RECENT_WINDOWS = 60
 """Windows by which the growth is measured: an hour holds the usual comings and goings of jobs."""
 
 SOON_H, LATER_H = 2, 48
@@ -133,7 +133,8 @@ def look(warehouse: Warehouse, settings: Settings) -> Iterator[Finding]:
 def measured(warehouse: Warehouse, settings: Settings) -> Growth:
     """Measure how a warehouse grows, by its last windows."""
     latest = store.query(
-        warehouse, f"SELECT window_start_ns AS ns FROM windows WHERE expired IS NULL ORDER BY ns DESC LIMIT {RECENT}"
+        warehouse,
+        f"SELECT window_start_ns AS ns FROM windows WHERE expired IS NULL ORDER BY ns DESC LIMIT {RECENT_WINDOWS}",
     )["ns"].to_list()
     rows = expiry.count_rows(warehouse, expiry.Due(everything=tuple(latest)))
     sizes = space.table_bytes(warehouse)

@@ -25,7 +25,7 @@ AHEAD_S = 2
 BACKLOG_WINDOWS = 10
 """Minutes that may wait to be run: a few come late on any day."""
 
-RECENT = 60
+RECENT_WINDOWS = 60
 """Windows of which the addresses are compared."""
 
 
@@ -102,7 +102,7 @@ def backlog(counted: Coverage) -> Finding:
 
 def look(warehouse: Warehouse, nics: Collection[str], settings: Settings) -> Iterator[Finding]:
     """Check the flows of the last windows."""
-    span_ns = RECENT * settings.window.length_ns
+    span_ns = RECENT_WINDOWS * settings.window.length_ns
     newest = store.query(warehouse, "SELECT max(window_end_ns) AS ns FROM windows").item()
     if newest is None:
         yield from coverage(nics, (), ())

@@ -7,7 +7,7 @@ import polars as pl
 from llmprism_tasks.reports.evaluation import presence
 from llmprism_tasks.reports.evaluation.jobs import Tables, visible
 
-SETTLED = 5
+SETTLED_STEPS = 5
 """Steps that must have ended before kinds and degrees are judged: four are the fewest that show a period, and the last
 one of a window may still be under way."""
 
@@ -17,7 +17,7 @@ PAIR = ["window_start_ns", "job", *ENDS]
 
 def settled() -> pl.Expr:
     """Return whether a row of `job_scores` has shown enough steps to judge more than its members."""
-    return (pl.col("steps") >= SETTLED) & ~pl.col("changes")
+    return (pl.col("steps") >= SETTLED_STEPS) & ~pl.col("changes")
 
 
 def asked_pairs(found: Tables, truth: Tables, jobs: pl.DataFrame) -> pl.DataFrame:

@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 WIDTH = 100
 
-HEAD = (
+COLUMNS = (
     "jobs\nexact",
     "pairs\nright",
     "layout\nright",
@@ -57,7 +57,7 @@ def render(scores: Row, *, of: str = "job", parts: Mapping[str, Row] | None = No
 
 def table(headlines: Mapping[str, Row], *, of: str) -> Table:
     """Return a table of headlines (`evaluation.headline`), one row per name."""
-    table = _table(of, *HEAD)
+    table = _table(of, *COLUMNS)
     for name, figures in headlines.items():
         table.add_row(Text(name, overflow="fold"), *_cells(figures))
     return table

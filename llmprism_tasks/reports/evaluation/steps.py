@@ -6,7 +6,7 @@ import polars as pl
 
 from llmprism_tasks.reports.evaluation.jobs import FOUND_JOB, Tables
 
-NEAR = 0.3
+NEAR_PERIODS = 0.3
 """Ratio of the period within which a found end is matched with a true one."""
 
 END = [*FOUND_JOB, "found_ns"]
@@ -52,7 +52,7 @@ def matched_steps(found: Tables, truth: Tables, jobs: pl.DataFrame, owned: pl.Da
         .sort("job", "step", "apart", "found_ns")
     )
     inside = pl.col("shifted_ns").is_between("began_ns", "true_ns").fill_null(value=False)
-    near = pl.col("period_ns").is_null() | (pl.col("apart") <= NEAR * pl.col("period_ns")) | inside
+    near = pl.col("period_ns").is_null() | (pl.col("apart") <= NEAR_PERIODS * pl.col("period_ns")) | inside
     own = near & pl.struct("job", "step").is_first_distinct()
     first = ~pl.col("own") & (pl.col("job") == pl.col("job").min().over(END)) & ~pl.col("own").any().over(END)
     seen = pl.col("shifted_ns").is_between(

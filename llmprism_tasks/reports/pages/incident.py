@@ -28,7 +28,7 @@ MOST_STEPS_OF_NICS = 200_000
 """Rows of `step_breakdown` that a plot may need; of a large job fewer windows are plotted."""
 
 SLICES_OF_WINDOW = 4
-LARGE = 1_000_000
+LARGE_BYTES = 1_000_000
 """Bytes from which on a record's length tells the pace of its path rather than its latency; as for latent devices."""
 
 
@@ -70,7 +70,8 @@ def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: 
         if flows and incident["subject_type"] in ("switch", "link"):
             frames["paces"] = ask(
                 "paces_beside", **timeline.ends(incident["subject"]), job_id=incident["job_id"], window_start_ns=worst,
-                first_ns=near[0], last_ns=near[-1], least_bytes=LARGE, slice_ns=asked.window_ns // SLICES_OF_WINDOW,
+                first_ns=near[0], last_ns=near[-1], least_bytes=LARGE_BYTES,
+                slice_ns=asked.window_ns // SLICES_OF_WINDOW,
                 most=1_000,
             )  # fmt: skip
         if flows and incident["evidence_sql"]:

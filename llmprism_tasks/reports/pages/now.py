@@ -44,7 +44,7 @@ STATES = {
 }
 """States of minutes as the page tells them, the worst first."""
 
-BAD = (minute_states.STOPPED, minute_states.SKIPPED, minute_states.UNFINISHED, MISSING)
+BAD_STATES = (minute_states.STOPPED, minute_states.SKIPPED, minute_states.UNFINISHED, MISSING)
 MOST_MINUTES = 100_000
 
 
@@ -116,7 +116,7 @@ def page(
         jobs=jobs(frames, asked),
         health=health(frames, asked, now_ns=now_ns, lag_s=lag_s),
         states=STATES,
-        bad=BAD,
+        bad=BAD_STATES,
         row_s=asked.calendar[0] / NANOSECONDS_PER_SECOND,
         cell_s=asked.calendar[1] / NANOSECONDS_PER_SECOND,
     )
@@ -126,7 +126,8 @@ def folded(incidents: pl.DataFrame, asked: Range) -> list[Row]:
     """Return incidents in the order of their rows, each with the slow jobs that are its effect in `also`."""
     latest = None if asked.done_ns is None else asked.done_ns - asked.window_ns
     found = [
-        summary.incident(row, latest) | {name: row[name] for name in EXTRAS} for row in incidents.iter_rows(named=True)
+        summary.incident(row, latest) | {name: row[name] for name in INCIDENT_COLUMNS}
+        for row in incidents.iter_rows(named=True)
     ]
     causes = {one["incident_id"]: one for one in found}
     for one in found:
@@ -135,7 +136,7 @@ def folded(incidents: pl.DataFrame, asked: Range) -> list[Row]:
     return [one for one in found if one["effect_of"] not in causes]
 
 
-EXTRAS = (
+INCIDENT_COLUMNS = (
     *("start_ns", "last_seen_ns", "end_ns", "first_window_start_ns", "last_window_start_ns"),
     *("worst_window_start_ns", "muted_until_ns", "mute_reason", "muted_by", "kinds", "family"),
 )

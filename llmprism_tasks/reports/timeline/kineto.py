@@ -25,7 +25,7 @@ Event = dict[str, Any]
 STEPS, LAUNCHES, KERNELS, FIRST_LANE = 1, 2, 3, 4
 """Numbers of threads."""
 
-TOLD = ("step", "peer", "bytes", "direction", "micro_batch")
+ARGUMENTS = ("step", "peer", "bytes", "direction", "micro_batch")
 """Columns of a slice that are shown with it."""
 
 LABELS = {"compute": "compute (inferred)", "idle": "idle (inferred)"}
@@ -89,7 +89,7 @@ def _lanes_of(lanes: Lanes, nic: Event, rank: int, base_ns: int) -> list[Event]:
         events.append(_slice(f"ProfilerStep#{step}", "user_annotation", rank, STEPS, begin, end))
     for one in mine.iter_rows(named=True):
         start_ns, end_ns = one["start_ns"] - base_ns, one["end_ns"] - base_ns
-        told = {name: one[name] for name in TOLD if one[name] is not None}
+        told = {name: one[name] for name in ARGUMENTS if one[name] is not None}
         name = LABELS.get(one["kind"]) or _message(one)
         events.append(_slice(name, one["kind"], rank, threads[one["kind"], one["row"]], start_ns, end_ns, told))
     return events

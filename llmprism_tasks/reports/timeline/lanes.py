@@ -26,7 +26,7 @@ SLICES = {
     "inferred": pl.Boolean,
 }
 
-NUMBER = ["window_start_ns", "step_index"]
+STEP_NUMBER = ["window_start_ns", "step_index"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ def lanes(tables: Mapping[str, pl.DataFrame], start_ns: int, end_ns: int) -> Lan
     """
     numbers = _numbered(tables["steps"], start_ns, end_ns)
     steps, timeline, step_breakdown = (
-        tables[name].join(numbers, on=NUMBER, maintain_order="left") for name in ("steps", "timeline", "step_breakdown")
+        tables[name].join(numbers, on=STEP_NUMBER, maintain_order="left")
+        for name in ("steps", "timeline", "step_breakdown")
     )
     timeline = timeline.with_columns(pl.col("phase", "peer").cast(pl.String))
     tiled = tiles(timeline, step_breakdown)
@@ -90,7 +91,7 @@ def lanes(tables: Mapping[str, pl.DataFrame], start_ns: int, end_ns: int) -> Lan
     kind = pl.col("kind").replace_strict({name: i for i, name in enumerate(KINDS)}, return_dtype=pl.Int64)
     return Lanes(
         nics,
-        steps.sort("step", "addr").select("addr", "step", "start_ns", "end_ns", *NUMBER),
+        steps.sort("step", "addr").select("addr", "step", "start_ns", "end_ns", *STEP_NUMBER),
         slices.join(order, on="addr").sort("place", kind, "row", "start_ns", "end_ns").select(*SLICES),
         tiled,
         _faults(tables["diagnoses"], steps),
@@ -103,10 +104,10 @@ def _numbered(steps: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
     Where a NIC ends a step in one window and its job in the next, the first window's `step_index` is not in the job's
     own steps. It is the job's step that goes on then; the newest may not be known yet.
     """
-    own = steps.filter(pl.col("addr").is_null()).select(*NUMBER, "start_ns", "end_ns").sort("end_ns")
+    own = steps.filter(pl.col("addr").is_null()).select(*STEP_NUMBER, "start_ns", "end_ns").sort("end_ns")
     early = (
-        steps.join(own, on=NUMBER, how="anti")
-        .group_by(NUMBER)
+        steps.join(own, on=STEP_NUMBER, how="anti")
+        .group_by(STEP_NUMBER)
         .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
         .sort("end_ns")
         .join_asof(own.with_columns(until=pl.col("end_ns")), on="end_ns", strategy="forward", suffix="_own")
@@ -117,10 +118,10 @@ def _numbered(steps: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
         pl.concat([own, newest])
         .filter(pl.col("start_ns") < end_ns, pl.col("end_ns") > start_ns)
         .sort("start_ns", "end_ns")
-        .select(*NUMBER, step=pl.int_range(pl.len()))
+        .select(*STEP_NUMBER, step=pl.int_range(pl.len()))
     )
     joined = early.filter("goes_on").join(
-        chosen, left_on=[f"{name}_own" for name in NUMBER], right_on=NUMBER, coalesce=True
+        chosen, left_on=[f"{name}_own" for name in STEP_NUMBER], right_on=STEP_NUMBER, coalesce=True
     )
     return pl.concat([chosen, joined.select(chosen.columns)])
 

@@ -77,8 +77,22 @@ def next_sends(moments: pl.DataFrame, begun: pl.DataFrame, ended_ns: int) -> pl.
     mine = begun.join(moments.select(PAIR).unique(), on=PAIR, how="semi")
     last = mine.group_by(addr="src_addr").agg(last_ns=pl.col("flow_end_ns").max())
     heard = mine.group_by(addr="dst_addr").agg(heard_ns=pl.col("flow_end_ns").max())
+    return (
+        _usual_waits(moments)
+        .join(last, on="addr", how="full", coalesce=True)
+        .join(heard, on="addr", how="full", coalesce=True)
+        .join(_chances_of_loss(moments), on="addr", how="left")
+        .with_columns(due_ns=pl.col("last_ns").fill_null(ended_ns) + pl.col("wait"))
+        .drop("wait")
+        .sort("addr")
+    )
+
+
+def _usual_waits(moments: pl.DataFrame) -> pl.DataFrame:
+    """Return how long each NIC usually waits from what it has sent now to what it sends next: `addr`, `wait` (ns; NULL
+    if it sends no more in most steps), `noise_ns`, `lasts_ns`, `to` (as `next_sends` returns)."""
     later = pl.col("more_ns") >= pl.col("began_ns").max().over("src_addr", "step").fill_null(0)
-    waits = (
+    return (
         moments.with_columns(pl.when(later).then(pl.col("more_ns", "over_ns")))
         .sort("more_ns", *PAIR, nulls_last=True)
         .group_by("step", addr="src_addr", maintain_order=True)
@@ -89,27 +103,11 @@ def next_sends(moments: pl.DataFrame, begun: pl.DataFrame, ended_ns: int) -> pl.
         )
         .group_by("addr")
         .agg(
+            to=pl.col("to").drop_nulls().mode().sort().first(),
             wait=pl.when(2 * pl.col("wait").count() >= pl.len()).then(pl.col("wait").median().clip(lower_bound=0)),
             noise_ns=sigma(pl.col("wait")),
             lasts_ns=pl.col("lasts").median(),
-            to=pl.col("to").drop_nulls().mode().sort().first(),
         )
-    )
-    return (
-        waits.join(last, on="addr", how="full", coalesce=True)
-        .join(heard, on="addr", how="full", coalesce=True)
-        .join(_chances_of_loss(moments), on="addr", how="left")
-        .select(
-            "addr",
-            "to",
-            "noise_ns",
-            "lasts_ns",
-            "last_ns",
-            "heard_ns",
-            "lost",
-            due_ns=pl.col("last_ns").fill_null(ended_ns) + pl.col("wait"),
-        )
-        .sort("addr")
     )
 
 

@@ -77,8 +77,9 @@ def closing(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int, settings: Rec
     """Keep the other pairs that, together, close circuits between the clusters that plain pairs make.
 
     They count if they carry most of what their NICs send, have a rhythm, if a short one, or go on: they send in most
-    turns of their clusters' rhythm since they began. Through a cluster there is always a way back: what has no rhythm
-    must come back over pairs like it, as gradients seen once do. Copies between the same two jobs do not.
+    turns of their clusters' rhythm since they began. Through a cluster there is always a way back: what neither has a
+    rhythm nor goes on between two of them must come back over pairs like it, as gradients seen once do, and copies do
+    not.
 
     Parameters
     ----------
@@ -109,7 +110,9 @@ def closing(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int, settings: Rec
     source, target = (lasting[f"{end}_cluster"].to_numpy() for end in PAIR)
     labels = strong_components(source, target, named.height)
     closes = pl.Series(labels[source] == labels[target], dtype=pl.Boolean)
-    return lasting.filter(closes & (pl.col("period_ns").is_not_null() | on_circuit(lasting))).select(pairs.columns)
+    goes_on = (pl.col("presence") >= settings.least_presence) & pl.Series(source != target, dtype=pl.Boolean)
+    comes_back = pl.col("period_ns").is_not_null() | goes_on | on_circuit(lasting)
+    return lasting.filter(closes & comes_back).select(pairs.columns)
 
 
 def _presence(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -10,7 +11,7 @@ import polars as pl
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS
 from llmprism_tasks.numerics import graphs, grouped_sort, ragged
 from llmprism_tasks.numerics.asof import AFTER_ALL
-from llmprism_tasks.numerics.robust import Integers
+from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.settings import RecognitionSettings
 from llmprism_tasks.stages.recognition.kernels import coincidence
 from llmprism_tasks.stages.recognition.one_job import SAME_HOSTS, Rail, Sent, odds, probability
@@ -52,25 +53,69 @@ def tenants(
         several=pl.col("cluster").n_unique().over("neighbours") > 1
     )["several"].to_numpy() | np.isin(rows, around)
     known = _rails(labels, steps, _cluster_transfers(members.filter(pl.Series(within)), flows, settings))
-    jobs, sure = np.empty(len(labels), dtype=np.int64), np.ones(len(labels))
+    said = _Odds(known, seen_ns, settings)
+    jobs, sure = _merge_alike(neighbours, said)
+    _merge_nested(around, said, jobs, sure)
+    return pl.DataFrame({"cluster": labels, "job": labels[jobs], "sure": sure})
+
+
+@dataclass(frozen=True)
+class _Odds:
+    """What the traffic of two clusters says of whether they are rails of one job.
+
+    Attributes
+    ----------
+    known : of each cluster
+    seen_ns, settings : as for `tenants`
+    """
+
+    known: list[Rail]
+    seen_ns: tuple[int, int]
+    settings: RecognitionSettings
+
+    def __call__(self, one: int, other: int) -> float:
+        """Return the logarithm of the odds."""
+        return odds(self.known[one], self.known[other], self.seen_ns, self.settings)
+
+
+def _merge_alike(neighbours: Integers, said: _Odds) -> tuple[Integers, Floats]:
+    """Merge clusters on similar hosts, those with many steps first: return for each cluster the first one of its job,
+    and how probably it is where it belongs.
+
+    Parameters
+    ----------
+    neighbours : a number for each cluster; those on similar hosts have the same
+    """
+    jobs, sure = np.empty(neighbours.size, dtype=np.int64), np.ones(neighbours.size)
     first: dict[int, list[int]] = {}
     before = math.log(SAME_HOSTS / (1 - SAME_HOSTS))
-    for cluster in sorted(range(len(labels)), key=lambda i: (-known[i].ends.size, i)):
+    for cluster in sorted(range(neighbours.size), key=lambda i: (-said.known[i].ends.size, i)):
         others = first.setdefault(int(neighbours[cluster]), [])
-        said = [before + odds(known[cluster], known[one], seen_ns, settings) for one in others]
-        best = max(said, default=-math.inf)
-        nearest = others[said.index(best)] if others else cluster
+        told = [before + said(cluster, one) for one in others]
+        best = max(told, default=-math.inf)
+        nearest = others[told.index(best)] if others else cluster
         sure[cluster] = probability(abs(best))
         sure[nearest] = min(sure[nearest], sure[cluster])
         jobs[cluster] = nearest if best > 0 else cluster
         if best <= 0:
             others.append(cluster)
+    return jobs, sure
+
+
+def _merge_nested(around: Integers, said: _Odds, jobs: Integers, sure: Floats) -> None:
+    """Merge clusters with the jobs on more hosts than theirs that they are parts of.
+
+    Parameters
+    ----------
+    around : as `_nested_clusters` returns
+    jobs, sure : as `_merge_alike` returns; changed in place
+    """
     apart = [(cluster, jobs[wider]) for cluster, wider in around if jobs[cluster] == cluster != jobs[wider]]
 
     def of_one_job(own: int, other: int) -> float:
         """Return the odds of two jobs; of the own one's clusters, any may be the one whose steps were read rightly."""
-        said = [odds(known[one], known[other], seen_ns, settings) for one in np.flatnonzero(jobs == own)]
-        return float(np.logaddexp.reduce(said)) - math.log(len(said))
+        each = [said(int(one), other) for one in np.flatnonzero(jobs == own)]
+        return float(np.logaddexp.reduce(each)) - math.log(len(each))
 
     parts = _with_like_parts({pair: of_one_job(*pair) for pair in apart})
     for cluster, wider in around:
@@ -79,12 +124,11 @@ def tenants(
             continue
         if (cluster, other) not in parts:
             parts[cluster, other] = of_one_job(cluster, other)
-        said_of = parts[cluster, other]
+        told = parts[cluster, other]
         for one in (cluster, other):
-            sure[one] = min(sure[one], probability(abs(said_of)))
-        if said_of > 0:
+            sure[one] = min(sure[one], probability(abs(told)))
+        if told > 0:
             jobs[jobs == own] = other
-    return pl.DataFrame({"cluster": labels, "job": labels[jobs], "sure": sure})
 
 
 def _with_like_parts(said: dict[tuple[int, int], float]) -> dict[tuple[int, int], float]:

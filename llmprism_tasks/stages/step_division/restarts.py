@@ -9,7 +9,8 @@ it, round rings and along pipelines. Weights go one way, from those who have the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -24,6 +25,9 @@ from llmprism_tasks.stages.step_division.periodicity import PairRhythms
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.both_ways import both_ways
 from llmprism_tasks.stages.traffic.clusters import addresses, numbered_ends
+
+Time = TypeVar("Time", int, Integers)
+"""One time, or an array of them."""
 
 PARTS_OF_SILENCE = 10
 """Parts into which the shortest silence is divided: silences are measured in these, not from flow to flow, for a table
@@ -53,6 +57,73 @@ class OneWay:
     bytes: Integers
     groups: Integers
     replicated: Flags
+
+
+@dataclass(frozen=True)
+class BusyTimes:
+    """When pairs, or jobs, were busy, in parts of time of which `PARTS_OF_SILENCE` make the shortest long silence.
+
+    Attributes
+    ----------
+    table : shape (rows, parts), as `long_silences.busy_until` returns
+    now : shape (rows,): the part up to which a silence of each row lasts that is not over
+    first_ns : when the first part begins
+    part_ns : how long each part lasts
+    end : the part with the window's end
+    """
+
+    table: Integers
+    now: Integers
+    first_ns: int
+    part_ns: int
+    end: int
+
+    @classmethod
+    def of(
+        cls, bulk: pl.DataFrame, rows: Integers, window: Window, settings: TrafficSettings, fell_ns: Integers | None
+    ) -> BusyTimes:
+        """Measure the parts of time in which pairs send; the parameters are those of `_restart_times`."""
+        part_ns = int(settings.restart_silence_s * NANOSECONDS_PER_SECOND) // PARTS_OF_SILENCE
+        starts, ends = bulk["flow_start_ns"].to_numpy(), bulk["flow_end_ns"].to_numpy()
+        offsets = nic_pairs.starts_of_pairs(bulk)
+        table = long_silences.busy_until(starts, ends, offsets, rows, part_ns, window.end_ns)
+        first = int(starts.min()) // part_ns
+        end = window.end_ns // part_ns - first
+        now = np.full(len(table), end)
+        if fell_ns is not None:
+            now = np.where(fell_ns > 0, fell_ns // part_ns - first, now)
+        return cls(table, now, first * part_ns, part_ns, end)
+
+    def part(self, time_ns: Time) -> Time:
+        """Return the part of time with a time, or with each of several."""
+        return (time_ns - self.first_ns) // self.part_ns
+
+    def begin_ns(self, parts: Integers) -> Integers:
+        """Return when some parts of time begin."""
+        return self.first_ns + parts * self.part_ns
+
+    def of_rows(self, rows: Integers) -> BusyTimes:
+        """Return the same of some rows."""
+        return replace(self, table=self.table[rows], now=self.now[rows])
+
+    def last_long_silence(
+        self, ratio: float, latest: tuple[int, int], traded: OneWay | None = None
+    ) -> tuple[Integers, Flags]:
+        """Return the part in which each row resumes after its last long silence (-1 without one), and whether any of
+        its silences was taken for a pause.
+
+        Parameters
+        ----------
+        ratio, latest : as for `long_silences.last_long_silence`
+        traded : what goes one way in the groups of these rows, which tells restarts from pauses; None: all silences
+            that come again are pauses
+        """
+        anew = None
+        if traded is not None:
+            anew = long_silences.begins_anew(
+                self.table, traded.bytes, traded.groups, traded.replicated, PARTS_OF_SILENCE
+            )
+        return long_silences.last_long_silence(self.table, self.now, PARTS_OF_SILENCE, ratio, *latest, anew)
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,32 +290,21 @@ def _restart_times(
     until_ns : silences count that are over before this time
     fell_ns : of each row, up to when a silence that is not over lasts; 0: up to the window's end
     """
-    part_ns = int(settings.restart_silence_s * NANOSECONDS_PER_SECOND) // PARTS_OF_SILENCE
-    starts, ends = bulk["flow_start_ns"].to_numpy(), bulk["flow_end_ns"].to_numpy()
     if not rows.size:
         return rows
-    first = int(starts.min()) // part_ns
-    table = long_silences.busy_until(starts, ends, nic_pairs.starts_of_pairs(bulk), rows, part_ns, window.end_ns)
-    end = window.end_ns // part_ns - first
-    now = np.full(len(table), end)
-    if fell_ns is not None:
-        now = np.where(fell_ns > 0, fell_ns // part_ns - first, now)
-    bounds = (
-        end if before_ns is None else before_ns // part_ns - 1 - first,
-        table.shape[1] if until_ns is None else until_ns // part_ns - 1 - first,
+    busy = BusyTimes.of(bulk, rows, window, settings, fell_ns)
+    latest = (
+        busy.end if before_ns is None else busy.part(before_ns) - 1,
+        busy.table.shape[1] if until_ns is None else busy.part(until_ns) - 1,
     )
-    begins, paused = long_silences.last_long_silence(table, now, PARTS_OF_SILENCE, settings.restart_ratio, *bounds)
-    if paused.any():
-        doubted = np.flatnonzero(paused)
-        traded = one_way(bulk, rows, doubted, starts // part_ns - first, table.shape[1])
-        anew = long_silences.begins_anew(
-            table[doubted], traded.bytes, traded.groups, traded.replicated, PARTS_OF_SILENCE
-        )
-        begins[doubted], _ = long_silences.last_long_silence(
-            table[doubted], now[doubted], PARTS_OF_SILENCE, settings.restart_ratio, *bounds, anew=anew
-        )
+    begins, paused = busy.last_long_silence(settings.restart_ratio, latest)
+    doubted = np.flatnonzero(paused)
+    if doubted.size:
+        parts = busy.part(bulk["flow_start_ns"].to_numpy())
+        traded = one_way(bulk, rows, doubted, parts, busy.table.shape[1])
+        begins[doubted], _ = busy.of_rows(doubted).last_long_silence(settings.restart_ratio, latest, traded)
     begins = begins[rows]
-    return np.where(begins < 0, 0, (begins + first) * part_ns)
+    return np.where(begins < 0, 0, busy.begin_ns(begins))
 
 
 def one_way(bulk: pl.DataFrame, rows: Integers, wanted: Integers, parts: Integers, count: int) -> OneWay:

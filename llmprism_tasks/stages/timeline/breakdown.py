@@ -31,7 +31,13 @@ from llmprism_tasks.numerics.ragged import totals
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.stages.timeline import collectives, exchanges
 from llmprism_tasks.stages.timeline.exchanges import ALL_BITS, GATHERED, PIPELINED, SYNCHRONISED
-from llmprism_tasks.stages.timeline.kernels.interval_union import NO_SEGMENT, Counterparts, Gaps, Intervals, between
+from llmprism_tasks.stages.timeline.kernels.interval_union import (
+    NO_SEGMENT,
+    Counterparts,
+    Gaps,
+    Intervals,
+    gaps_between,
+)
 from llmprism_tasks.stages.timeline.kernels.pass_time import idle_times
 from llmprism_tasks.stages.timeline.pipeline_passes import worked
 from llmprism_tasks.stages.timeline.placement import NIC, Placed, placed
@@ -130,7 +136,7 @@ def accounted(found: Placed, jobs: pl.DataFrame, job_members: pl.DataFrame) -> A
     blocks = collectives.blocks(found, parts, moved & gradient)
     bits = np.where(gradient, 0, sides["does"].to_numpy()).astype(np.int32)
     exchanged = exchanges.exchanges(messages, bits, _counterparts(sides, parts), blocks)
-    gaps = between(exchanged, *(parts[f"step_{end}_ns"].to_numpy() for end in ("start", "end")))
+    gaps = gaps_between(exchanged, *(parts[f"step_{end}_ns"].to_numpy() for end in ("start", "end")))
     return Account(found, parts, sides, blocks, exchanged, gaps, _split_gaps(gaps, parts))
 
 

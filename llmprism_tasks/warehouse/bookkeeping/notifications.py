@@ -5,6 +5,7 @@ A message is recorded before it is sent.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -63,28 +64,15 @@ def claim(
     values |= {"now_ns": now_ns, "even_chance": EVEN_CHANCE, "one_step_gpu_s": one_step_gpu_s}
 
     def due(connection: duckdb.DuckDBPyConnection) -> list[Row]:
-        return store.frame(connection.execute(statement("changes_of_state"), values)).to_dicts()
-
-    def work(connection: duckdb.DuckDBPyConnection) -> list[Row]:
-        """Insert the changes that are due as rows of `notifications`; return these."""
-        first_ns = _next_told_ns(connection, now_ns)
+        """Return the changes, as rows of `notifications` without a time and an outcome."""
         names = ("incident_id", "change", "family", "place", "tenant")
-        rows = [
+        return [
             {name: one[name] for name in names}
-            | {"window_start_ns": window.start_ns, "seen_window_start_ns": one["last_window_start_ns"]}
-            | {"told_ns": first_ns + number, "outcome": "claimed", "detail": None, "message": message(one)}
-            for number, one in enumerate(due(connection))
+            | {"seen_window_start_ns": one["last_window_start_ns"], "message": functools.partial(message, one)}
+            for one in store.frame(connection.execute(statement("changes_of_state"), values)).to_dicts()
         ]
-        if rows:
-            insertion.insert(
-                connection, "notifications", conform(pl.DataFrame(rows, infer_schema_length=None), "notifications")
-            )
-        return rows
 
-    with warehouse.reading() as connection:  # usually nothing has changed, and reading does not block other readers
-        if not due(connection):
-            return []
-    return warehouse.write(work)
+    return _claim(warehouse, window, due, now_ns=now_ns)
 
 
 def claim_states(
@@ -108,27 +96,47 @@ def claim_states(
     rows of `notifications`; no other caller gets the same changes
     """
 
-    def changes(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    now = {name: "opened" if held else "closed" for name, held in holds.items() if held is not None}
+
+    def due(connection: duckdb.DuckDBPyConnection) -> list[Row]:
+        """Return the changes, as rows of `notifications` without a time and an outcome."""
         told = dict(connection.execute(statement("pipeline_changes"), {"family": PIPELINE}).fetchall())
-        now = {name: "opened" if held else "closed" for name, held in holds.items() if held is not None}
-        return {name: change for name, change in now.items() if told.get(name, "closed") != change}
+        return [
+            {"incident_id": f"{PIPELINE}-{name}", "change": change, "family": PIPELINE, "place": name, "tenant": ""}
+            | {"seen_window_start_ns": window.start_ns, "message": functools.partial(message, name, change)}
+            for name, change in now.items()
+            if told.get(name, "closed") != change
+        ]
+
+    return _claim(warehouse, window, due, now_ns=now_ns)
+
+
+def _claim(
+    warehouse: Warehouse, window: Window, due: Callable[[duckdb.DuckDBPyConnection], list[Row]], *, now_ns: int
+) -> list[Row]:
+    """Record changes as claimed, unless another caller did so before, and return their rows of `notifications`.
+
+    Parameters
+    ----------
+    due : the changes that nobody has claimed, as rows without a time and an outcome; `message` makes the message
+    """
 
     def work(connection: duckdb.DuckDBPyConnection) -> list[Row]:
-        """Insert the changes that no row tells yet as rows of `notifications`; return these."""
+        """Insert the changes that are due as rows of `notifications`; return these."""
         first_ns = _next_told_ns(connection, now_ns)
         rows = [
-            {"window_start_ns": window.start_ns, "incident_id": f"{PIPELINE}-{name}", "change": change}
-            | {"told_ns": first_ns + number, "family": PIPELINE, "place": name, "tenant": ""}
-            | {"seen_window_start_ns": window.start_ns, "outcome": "claimed", "detail": None}
-            | {"message": message(name, change)}
-            for number, (name, change) in enumerate(changes(connection).items())
+            one
+            | {"window_start_ns": window.start_ns, "told_ns": first_ns + number, "message": one["message"]()}
+            | {"outcome": "claimed", "detail": None}
+            for number, one in enumerate(due(connection))
         ]
         if rows:
-            insertion.insert(connection, "notifications", conform(pl.DataFrame(rows), "notifications"))
+            frame = conform(pl.DataFrame(rows, infer_schema_length=None), "notifications")
+            insertion.insert(connection, "notifications", frame)
         return rows
 
-    with warehouse.reading() as connection:
-        if not changes(connection):
+    with warehouse.reading() as connection:  # usually nothing has changed, and reading does not block other readers
+        if not due(connection):
             return []
     return warehouse.write(work)
 

@@ -27,7 +27,7 @@ KEEPALIVES = {"tcp_keepalives_idle": 10, "tcp_keepalives_interval": 5, "tcp_keep
 
 CONNECT_TIMEOUT_S = 10
 
-AWAY = re.compile(
+UNREACHABLE = re.compile(
     r"Unable to connect to Postgres|server closed the connection|terminating connection|connection to server"
     r"|could not receive data|could not send data|no connection to the server|SSL connection has been closed",
     re.IGNORECASE,
@@ -91,7 +91,7 @@ def forget(location: str) -> None:
 
 def away(location: str, error: Exception) -> TransientError | None:
     """Return what to raise if an error says that PostgreSQL is not there; None if it says something else."""
-    if not AWAY.search(str(error)):
+    if not UNREACHABLE.search(str(error)):
         return None
     forget(location)
     reason = str(error).strip().splitlines()[0].rpartition('": ')[2]

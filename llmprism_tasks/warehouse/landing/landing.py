@@ -37,8 +37,10 @@ from llmprism_tasks.warehouse.storage import insertion, window_row
 
 logger = logging.getLogger(__name__)
 
-STALE = (*DERIVED, "validation_results")  # tables that are cleared when a window starts over
-SEEN = list(dict.fromkeys(column for stage in STAGES for column in stage.flow_columns))  # columns that stages read
+CLEARED_TABLES = (*DERIVED, "validation_results")  # tables that are cleared when a window starts over
+STAGE_COLUMNS = list(
+    dict.fromkeys(column for stage in STAGES for column in stage.flow_columns)
+)  # columns that stages read
 EMPTY = "no record starts in the window, although its file or later records have arrived"
 
 
@@ -101,7 +103,7 @@ def start_over(warehouse: Warehouse, window: Window, run: Run) -> dict[str, int]
         window_row.forget_stages(connection, window, [stage.name for stage in STAGES])
         minutes.begin_run(connection, window, run)
 
-    store.replace(warehouse, window, {}, clears=STALE, then=begin)
+    store.replace(warehouse, window, {}, clears=CLEARED_TABLES, then=begin)
     (row,) = store.read(warehouse, "windows", window).to_dicts()
     return {name: row[f"rows_{name}"] for name in ("read", "landed", "quarantined", "duplicate")}
 
@@ -202,7 +204,7 @@ def land_all(
             if isinstance(staged, columnar.Sound):
                 submit(write)
                 if held is not None:
-                    held[window.start_ns] = staged.frame(window).select(SEEN)
+                    held[window.start_ns] = staged.frame(window).select(STAGE_COLUMNS)
             else:
                 write()
     return windows
@@ -316,7 +318,7 @@ class _Landing:
             window,
             {},
             streams={"flows": self.staged.flows(window), "flows_quarantine": self.staged.quarantine(window)},
-            clears=("windows", *STALE),
+            clears=("windows", *CLEARED_TABLES),
             unless_landed=unless_landed,
             then=keep_books,
         )

@@ -28,7 +28,7 @@ NUMBERED: Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]] = {
 }
 """For each table, its coded columns, with the table of their values and the contract's columns that they replace."""
 
-NOTHING = np.uint32(2**32 - 1)
+NULL_CODE = np.uint32(2**32 - 1)
 """Category code of a NULL text."""
 
 
@@ -135,7 +135,7 @@ def _together(columns: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
     """Return the distinct pairs of two texts as structs, and the index of each row's pair."""
     from llmprism_tasks.numerics import encoding  # noqa: PLC0415 - imports numba, which reading does not need
 
-    codes = (column.cast(pl.Categorical).to_physical().fill_null(NOTHING).to_numpy() for column in columns)
+    codes = (column.cast(pl.Categorical).to_physical().fill_null(NULL_CODE).to_numpy() for column in columns)
     which, rows = encoding.numbered(*codes)
     return columns[rows].cast(pl.String).to_struct(), pl.Series(which)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from llmprism_tasks.contract.errors import InputError
 
-KEPT = frozenset(
+KEPT_TYPES = frozenset(
     {
         *(f"{sign}{size}" for sign in ("", "u") for size in ("tinyint", "smallint", "integer", "bigint")),
         *("float", "double", "boolean", "varchar"),
@@ -51,4 +51,4 @@ def at_most(rows: duckdb.DuckDBPyRelation, most: int) -> pl.DataFrame:
 def _stays(kind: duckdb.sqltypes.DuckDBPyType) -> bool:
     if kind.id in NESTED:
         return all(_stays(part) for _, part in kind.children if isinstance(part, duckdb.sqltypes.DuckDBPyType))
-    return kind.id in KEPT
+    return kind.id in KEPT_TYPES

@@ -35,7 +35,7 @@ TIMELINE = ("timeline", "pair_steps", "steps", "step_breakdown")
 """What single NICs did in single steps; of `steps`, the rows of jobs stay with the results."""
 
 EVERYTHING = tuple(table.name for table in TABLES if "window_start_ns" in table.column_names)
-OF_STARTS = "window_start_ns BETWEEN $first AND $last AND window_start_ns IN (SELECT unnest($starts::BIGINT[]))"
+IN_WINDOWS = "window_start_ns BETWEEN $first AND $last AND window_start_ns IN (SELECT unnest($starts::BIGINT[]))"
 
 
 class ExpiredError(PermanentError):
@@ -267,7 +267,7 @@ def _count(
 
 def _due_rows(table: str, group: Sequence[str]) -> str:
     """Return the condition on the rows of a table that expire together with those of a group of tables."""
-    return f"{OF_STARTS} AND addr IS NOT NULL" if table == "steps" and group is TIMELINE else OF_STARTS
+    return f"{IN_WINDOWS} AND addr IS NOT NULL" if table == "steps" and group is TIMELINE else IN_WINDOWS
 
 
 def _values(starts: Sequence[int]) -> dict[str, object]:
@@ -285,7 +285,9 @@ def _delete(connection: duckdb.DuckDBPyConnection, tables: Sequence[str], starts
             connection.execute(f"DELETE {of_table}", values)
     if "windows" not in tables:
         noted = "list_sort(list_distinct(list_concat(coalesce(expired, []), $tables::VARCHAR[])))"
-        connection.execute(f"UPDATE windows SET expired = {noted} WHERE {OF_STARTS}", values | {"tables": list(tables)})
+        connection.execute(
+            f"UPDATE windows SET expired = {noted} WHERE {IN_WINDOWS}", values | {"tables": list(tables)}
+        )
 
 
 def _users() -> dict[str, list[str]]:

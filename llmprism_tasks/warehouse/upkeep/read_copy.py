@@ -28,7 +28,7 @@ from llmprism_tasks.warehouse.storage import incidents, insertion
 from llmprism_tasks.warehouse.storage.value_codes import NUMBERED
 
 COPIED = tuple(table.name for table in TABLES if table.name not in NUMBERED and "window_start_ns" in table.column_names)
-TELLING = ("windows", "minutes", "notifications", "mutes", "flow_files")
+COPIED_WHOLE = ("windows", "minutes", "notifications", "mutes", "flow_files")
 """Tables of which a row changes whenever anything of its window does."""
 
 UNFINISHED = ("landed", "running")
@@ -37,7 +37,7 @@ UNFINISHED = ("landed", "running")
 WINDOWS_AT_A_TIME = 10
 """Read in one go: a run waits for a reader for some tenths of a second at the most."""
 
-OF_STARTS = "window_start_ns IN (SELECT unnest($starts::BIGINT[]))"
+IN_WINDOWS = "window_start_ns IN (SELECT unnest($starts::BIGINT[]))"
 
 
 def publish(warehouse: Warehouse, path: Path) -> int:
@@ -143,7 +143,7 @@ def _update(warehouse: Warehouse, copy: Warehouse) -> int:
             finished, tables = _rows(warehouse, some)
             copied += len(finished)
             for table, rows in tables.items():
-                connection.execute(f"DELETE FROM {identifier(table)} WHERE {OF_STARTS}", {"starts": finished})
+                connection.execute(f"DELETE FROM {identifier(table)} WHERE {IN_WINDOWS}", {"starts": finished})
                 insertion.insert(connection, table, rows)
         if changed:
             incidents.renew(connection, changed[0])
@@ -153,7 +153,7 @@ def _update(warehouse: Warehouse, copy: Warehouse) -> int:
 def _digests(connection: duckdb.DuckDBPyConnection) -> dict[int, list[object]]:
     """Return, for each window, what its rows of telling tables amount to."""
     found: dict[int, list[object]] = {}
-    for table in TELLING:
+    for table in COPIED_WHOLE:
         asked = f"SELECT window_start_ns, sum(hash({table})) FROM {table} GROUP BY ALL"
         for start, digest in connection.execute(asked).fetchall():
             found.setdefault(start, []).append((table, digest))
@@ -164,13 +164,13 @@ def _rows(warehouse: Warehouse, starts: Sequence[int]) -> tuple[list[int], dict[
     """Return which of some windows are finished or gone, and all rows of these, as of one moment."""
     with warehouse.reading() as connection:
         connection.begin()
-        asked = f"SELECT window_start_ns FROM windows WHERE {OF_STARTS} AND status IN (SELECT unnest($unfinished))"
+        asked = f"SELECT window_start_ns FROM windows WHERE {IN_WINDOWS} AND status IN (SELECT unnest($unfinished))"
         values = {"starts": list(starts), "unfinished": list(UNFINISHED)}
         unfinished = {start for (start,) in connection.execute(asked, values).fetchall()}
         finished = [start for start in starts if start not in unfinished]
         return finished, {
             table: store.frame(
-                connection.execute(f"SELECT * FROM {identifier(table)} WHERE {OF_STARTS}", {"starts": finished})
+                connection.execute(f"SELECT * FROM {identifier(table)} WHERE {IN_WINDOWS}", {"starts": finished})
             )
             for table in COPIED
         }

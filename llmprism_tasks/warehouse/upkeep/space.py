@@ -30,7 +30,7 @@ WASTE_RATIO = 1 / 3
 OLD_S = 3600
 """Seconds for which a DuckLake keeps files that no table has any more: a query that began before may read them."""
 
-SMALLER = ".smaller"
+COPY_SUFFIX = ".smaller"
 """Ending of the copy while it is made; one that is there before was left by a process that was killed."""
 
 
@@ -101,7 +101,7 @@ def _tidy_file(warehouse: Warehouse) -> None:
     Nobody else has the file open meanwhile. Who waits for it opens it anew, by its name, and so finds the copy.
     """
     path = Path(warehouse.location).resolve()  # not what may be a link to it
-    copy = path.with_name(path.name + SMALLER)
+    copy = path.with_name(path.name + COPY_SUFFIX)
     _remove(copy)
     with warehouse.alone() as connection:
         connection.execute("CHECKPOINT")

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from accuracy.runs.judged_runs import judgeable
-from llmprism_tasks.reports.evaluation.pairs import SETTLED
+from llmprism_tasks.reports.evaluation.pairs import SETTLED_STEPS
 
 
 @pytest.mark.parametrize(
@@ -25,5 +25,5 @@ def test_nobody_is_asked_to_tell_checkpoints_by_habit(pause: tuple[str, int, int
     }
     pauses = pl.DataFrame([pause] if pause else [], schema=["job", "start_ns", "end_ns"], orient="row")
     pauses = pauses.cast({"job": pl.String, "start_ns": pl.Int64, "end_ns": pl.Int64})
-    steps = pl.DataFrame({"job": "jobA", "end_ns": range(SETTLED)})
+    steps = pl.DataFrame({"job": "jobA", "end_ns": range(SETTLED_STEPS)})
     assert judgeable(pl.DataFrame([fault]), steps, pauses).height == left

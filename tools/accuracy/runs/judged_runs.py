@@ -24,7 +24,7 @@ from accuracy.second_source.folder import write
 from accuracy.second_source.verdicts import fault_verdicts, healthy_hours, names_one
 from llmprism_tasks.reports.evaluation import evaluate
 from llmprism_tasks.reports.evaluation.diagnoses import KINDS
-from llmprism_tasks.reports.evaluation.pairs import SETTLED
+from llmprism_tasks.reports.evaluation.pairs import SETTLED_STEPS
 from llmprism_tasks.reports.evaluation.truth_tables import normal
 from llmprism_tasks.sources.truth import read_truth
 
@@ -203,7 +203,7 @@ def judgeable(faults: pl.DataFrame, steps: pl.DataFrame, pauses: pl.DataFrame) -
 def _shown(fault: tuple[str | None, int], steps: pl.DataFrame) -> bool:
     job, start_ns = fault
     before = steps.filter(pl.col("end_ns") <= start_ns)
-    return job is None or before.filter(pl.col("job") == job).height >= SETTLED
+    return job is None or before.filter(pl.col("job") == job).height >= SETTLED_STEPS
 
 
 def _words(result: Mapping[str, Any]) -> str:

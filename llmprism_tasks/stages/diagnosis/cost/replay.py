@@ -13,6 +13,7 @@ from llmprism_tasks.numerics.jit import FLOAT64S, INT64S, kernel
 from llmprism_tasks.numerics.robust import Floats, Integers
 
 
+@kernel(FLOAT64S, FLOAT64S, INT64S, INT64S)
 def finish(durations: Floats, earliest: Floats, offsets: Integers, predecessors: Integers) -> Floats:
     """Compute when each operation ends.
 
@@ -27,11 +28,6 @@ def finish(durations: Floats, earliest: Floats, offsets: Integers, predecessors:
     -------
     shape (n,). An operation that waits for nothing starts at its `earliest`, or at 0.
     """
-    return _finish(durations, earliest, offsets, predecessors)
-
-
-@kernel(FLOAT64S, FLOAT64S, INT64S, INT64S)
-def _finish(durations: Floats, earliest: Floats, offsets: Integers, predecessors: Integers) -> Floats:
     ends = np.empty(len(durations))
     for i in range(len(durations)):
         start = earliest[i]

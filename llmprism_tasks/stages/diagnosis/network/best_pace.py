@@ -42,7 +42,7 @@ def verdicts(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     Returns
     -------
     sorted by `HOP_ON_PATH`, with `switch_path`, `now` (ns per byte), `usual` (of its peers or its past, the quicker
-    one), `ratio`, `slow`, `alike` (whether the hop is of a ring, whose hops may wait for its slowest), `innocent`,
+    one), `ratio`, `slow`, `ring_bound` (whether the hop is of a ring, whose hops may wait for its slowest), `innocent`,
     `proven` (both False), `by_peers` and `by_past` (logarithms of the ratios to either, NULL without one), and
     `of_class` (the same number for peers). Paths that are neither slow nor quick, as those without peers and past, are
     absent.
@@ -94,7 +94,7 @@ def _judge_paces(compared: pl.DataFrame, settings: DiagnosisSettings) -> pl.Data
             usual=pl.col("now") / pl.col("ratio"),
             ratio="ratio",
             slow="slow",
-            alike=pl.col("kind") == "dp",
+            ring_bound=pl.col("kind") == "dp",
             innocent=pl.lit(value=False),
             proven=pl.lit(value=False),
             by_peers="by_peers",

@@ -31,7 +31,7 @@ def rows(hops: pl.DataFrame, verdicts: pl.DataFrame, losses: Losses, settings: D
     hops : as `path_pace.compared` returns, for jobs in which no device is named
     verdicts : as `best_pace.verdicts` returns
     """
-    of_rings = hops.filter(pl.col("kind") == "dp").with_columns(pl.col("slow") & pl.col("alike"))
+    of_rings = hops.filter(pl.col("kind") == "dp").with_columns(pl.col("slow") & pl.col("ring_bound"))
     groups = of_rings.group_by("job_id", "unit").agg(pl.col("slow").any()).sort("job_id", "unit")
     for (job_id,), mine in groups.group_by("job_id", maintain_order=True):
         slow, others = (mine.filter(which)["unit"].to_list() for which in (pl.col("slow"), ~pl.col("slow")))

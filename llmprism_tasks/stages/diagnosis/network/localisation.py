@@ -105,7 +105,7 @@ def devices(hops: pl.DataFrame) -> pl.DataFrame:
 
     A link is named by its two switches in alphabetical order, a direction by its switches in the order of the path.
     """
-    facts = ["hop", *HOP_ON_PATH, "now", "usual", "ratio", "slow", "alike", "innocent", "proven"]
+    facts = ["hop", *HOP_ON_PATH, "now", "usual", "ratio", "slow", "ring_bound", "innocent", "proven"]
     switches = (
         hops.explode("switch_path", empty_as_null=True)
         .drop_nulls("switch_path")
@@ -267,14 +267,14 @@ def _count_accusations(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFram
     proven, crossed = (pl.col("proven").any().over(*which, "job_id", "unit") for which in ([], DEVICE))
     ring = ["job_id", "kind", "unit"]
     first = pl.col("hop").min().over(ring)
-    held_up = pl.col("slow") & pl.col("alike") & ~pl.col("proven")
+    held_up = pl.col("slow") & pl.col("ring_bound") & ~pl.col("proven")
     share = pl.col("hop").filter("slow").n_unique().over(ring) / pl.col("hop").n_unique().over(ring)
     marked = crossings.with_columns(
         slow_units=pl.col("unit").filter("slow").n_unique().over("job_id"),
         slow=pl.col("slow") & (crossed | ~proven),
-        own=pl.col("slow") & (~pl.col("alike") | pl.col("proven")) & (crossed | ~proven),
+        own=pl.col("slow") & (~pl.col("ring_bound") | pl.col("proven")) & (crossed | ~proven),
         clears=~pl.col("slow") & (pl.col("innocent") | quicker),
-        transfer=pl.when(pl.col("alike") & ~pl.col("proven")).then(first).otherwise("hop"),
+        transfer=pl.when(pl.col("ring_bound") & ~pl.col("proven")).then(first).otherwise("hop"),
         by_itself=pl.col("kind") != "dp",
         hint=pl.when(held_up & (crossed | ~proven)).then(-share.log()),
     )

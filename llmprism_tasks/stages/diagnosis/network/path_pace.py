@@ -187,24 +187,31 @@ def paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     shown = _record_paces(timed(records, settings), settings)
     lasted = transfers(records).filter(pl.col("bytes") >= settings.least_bytes)
     whole = lasted.with_columns(pace=pl.col("lasted_ns") / pl.col("bytes")).drop("lasted_ns", "bytes", "pair")
-    ratios = (
-        _slowdown_ratios(some, settings).rename({"ratio": name})
-        for name, some in (("of_records", shown), ("of_whole", whole))
-    )
-    # Pauses vary more than paces, so a ring must be slower by as much as a device that costs no time.
-    far = pl.col("of_whole").log() >= math.log(settings.latent_rate)
-    unseen = (pl.col("of_records").log() < LEAST_SHOWN_BY_RECORDS * pl.col("of_whole").log()).fill_null(value=True)
-    shown_most, of_all = next(ratios).group_by(RING).agg(pl.col("of_records").max()), next(ratios)
-    # All hops of a slow ring take as long as its slowest one, so most must be slow. If one alone is, the collector
-    # joined records of it over a pause.
-    lasting = of_all.group_by(RING).agg(pl.col("of_whole").quantile(MAJORITY, "higher"))
-    in_bursts = shown_most.join(lasting, on=RING, how="right").filter(far, unseen).select(RING)
+    in_bursts = _rings_in_bursts(shown, whole, settings)
     of_bursts = whole.join(in_bursts, on=RING, how="semi").with_columns(
         own=pl.lit(None, pl.Float64), pushed=pl.lit(value=False)
     )
     every = pl.concat([shown.join(in_bursts, on=RING, how="anti"), of_bursts.select(shown.columns)])
     waiting = waits(records.join(in_bursts, on=RING, how="semi"))
     return every.join(waiting, on=[*HOP, "step_ns"], how="left", maintain_order="left")
+
+
+def _rings_in_bursts(shown: pl.DataFrame, whole: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return the rings whose records do not show how slow they are, for the slow hop sends in bursts: `RING`.
+
+    Parameters
+    ----------
+    shown, whole : paces of records, and of transfers with the pauses in them
+    """
+    of_records = _slowdown_ratios(shown, settings).group_by(RING).agg(of_records=pl.col("ratio").max())
+    # All hops of a slow ring take as long as its slowest one, so most must be slow. If one alone is, the collector
+    # joined records of it over a pause.
+    lasting = pl.col("ratio").quantile(MAJORITY, "higher")
+    of_whole = _slowdown_ratios(whole, settings).group_by(RING).agg(of_whole=lasting)
+    # Pauses vary more than paces, so a ring must be slower by as much as a device that costs no time.
+    far = pl.col("of_whole").log() >= math.log(settings.latent_rate)
+    unseen = (pl.col("of_records").log() < LEAST_SHOWN_BY_RECORDS * pl.col("of_whole").log()).fill_null(value=True)
+    return of_records.join(of_whole, on=RING, how="right").filter(far, unseen).select(RING)
 
 
 def _slowdown_ratios(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -259,10 +266,11 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     Returns
     -------
     sorted by `HOP_ON_PATH`, with `switch_path`, `now` and `usual` (ns per byte in slow and in healthy steps), `ratio`,
-    `slow`, `alike` (all hops of its ring have the pace of the slowest), `innocent` and `proven`. All hops of a ring
-    wait for its slowest hop. If some hops of a ring are slower than others, even if only in what they send early, those
-    alone are `slow` and the others `innocent`. Hops that were slow in what they sent early are `proven`. A hop that
-    never sends early is neither. Paths seen in too few slow steps or too few healthy ones are absent.
+    `slow`, `ring_bound` (all hops of its ring are slow, so its pace may be that of the slowest), `innocent` and
+    `proven`. All hops of a ring wait for its slowest hop. If some are slower than others, even if only in what they
+    send early, those alone are `slow` and the others `innocent`. Hops that were slow in what
+    they sent early are `proven`. A hop that never sends early is neither. Paths seen in too few slow steps or too few
+    healthy ones are absent.
     """
     ratio = pl.col("now") / pl.col("usual")
     ring = pl.col("kind") == "dp"
@@ -294,10 +302,10 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
         .filter("enough")
         .with_columns(ratio=ratio)
         .with_columns(
-            alike=ring & slow.all().over(unit), slow=slow & ~(held_up & by_itself), innocent=held_up & by_itself
+            ring_bound=ring & slow.all().over(unit), slow=slow & ~(held_up & by_itself), innocent=held_up & by_itself
         )
         .with_columns(proven=pl.col("slow") & ring & (measured | waited_for))
-        .select(*HOP_ON_PATH, "switch_path", "now", "usual", "ratio", "slow", "alike", "innocent", "proven")
+        .select(*HOP_ON_PATH, "switch_path", "now", "usual", "ratio", "slow", "ring_bound", "innocent", "proven")
         .sort(HOP_ON_PATH)
     )
 

@@ -49,7 +49,7 @@ def _slow_run_row(
     first, last = _longest_excess(excess, steps["current"].to_numpy(), settings.least_effect)
     if first < 0:
         return None
-    run, since = excess[first : last + 1], _run_begin(excess > settings.least_effect, int(first), settings)
+    run, since = excess[first : last + 1], _run_begin(excess > settings.least_effect, first, settings)
     others = np.delete(excess, np.arange(since, last + 1))
     if since < settings.least_steps or np.median(run) <= np.quantile(others, USUAL_QUANTILE):
         return None
@@ -62,19 +62,15 @@ def _slow_run_row(
     if score < settings.sigmas:
         return None
     windows_steps = int(steps["current"].sum())
+    bar = max(least, EQUALLY_SLOW * severity)
     # A run that began before the window is as long as it is, wherever windows are cut.
     before = np.flatnonzero(excess[:first] <= EQUALLY_SLOW * severity)
-    for begins in (int(first), int(before[-1]) + 1 if before.size else 0):
+    for begins in (first, int(before[-1]) + 1 if before.size else 0):
         whole = excess[begins : last + 1]
-        slow = int((whole > least).sum())
-        lasting_s = float(length[begins : last + 1].sum()) / 1e9
-        lasts = slow >= settings.least_steps and lasting_s >= settings.least_lasting_s
-        if lasts and slow >= settings.persistence * whole.size:
-            # It may have begun anywhere in the window; slow steps that come now and then follow each other at times.
-            bar = max(least, EQUALLY_SLOW * severity)
-            share = float((others > bar).mean())
-            if windows_steps * binomial.tail(int((whole > bar).sum()), whole.size, share) <= most_chance:
-                break
+        lasts = _is_lasting(whole > least, length[begins : last + 1], settings)
+        # It may have begun anywhere in the window.
+        if lasts and windows_steps * _chance(whole, others, bar) <= most_chance:
+            break
     else:
         return None
     return {
@@ -82,13 +78,25 @@ def _slow_run_row(
         "kind": "cross_step",
         "subject_type": "job",
         "subject": job_id,
-        "start_ns": int(steps["start_ns"][int(first)]),
-        "end_ns": int(steps["end_ns"][int(last)]),
+        "start_ns": int(steps["start_ns"][first]),
+        "end_ns": int(steps["end_ns"][last]),
         "score": score,
         "severity": severity,
         "explanation": f"Steps take {usual * (1 + severity) / 1e9:.2f} s instead of {usual / 1e9:.2f} s, "
-        f"{slow} of {whole.size} steps in a row.",
+        f"{int((whole > least).sum())} of {whole.size} steps in a row.",
     }
+
+
+def _is_lasting(slow: Flags, length: Floats, settings: DiagnosisSettings) -> bool:
+    """Return whether a run has enough slow steps, takes long enough (lengths in ns), and is slow most of the time."""
+    lasts = slow.sum() >= settings.least_steps and length.sum() / 1e9 >= settings.least_lasting_s
+    return bool(lasts and slow.sum() >= settings.persistence * slow.size)
+
+
+def _chance(run: Floats, others: Floats, least: float) -> float:
+    """Return the chance that so many steps of a run are slow if they are as often as the others: slow steps that come
+    now and then follow each other at times."""
+    return binomial.tail(int((run > least).sum()), run.size, float((others > least).mean()))
 
 
 def _longest_excess(excess: Floats, current: Flags, least: float) -> tuple[int, int]:

@@ -8,13 +8,13 @@ from llmprism_tasks.numerics.jit import FLOAT64S, INT64, INT64S, kernel
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 
 
+@kernel(INT64S, INT64S, INT64S, INT64S, FLOAT64S, INT64, INT64, INT64)
 def trickles(
     starts: Integers,
     ends: Integers,
     sizes: Integers,
     offsets: Integers,
     least: Floats,
-    *,
     small: int,
     reach: int,
     pause: int,
@@ -30,20 +30,6 @@ def trickles(
     reach : how long before and after a transfer counts, in the unit of the starts
     pause : from which a transfer that follows the one before it later than this begins something new
     """
-    return _trickles(starts, ends, sizes, offsets, least, small, reach, pause)
-
-
-@kernel(INT64S, INT64S, INT64S, INT64S, FLOAT64S, INT64, INT64, INT64)
-def _trickles(
-    starts: Integers,
-    ends: Integers,
-    sizes: Integers,
-    offsets: Integers,
-    least: Floats,
-    small: int,
-    reach: int,
-    pause: int,
-) -> Flags:
     marked = np.zeros(starts.size, np.bool_)
     for series in range(least.size):
         first, until, before, after = offsets[series], offsets[series], 0, 0

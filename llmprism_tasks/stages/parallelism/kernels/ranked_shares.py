@@ -25,16 +25,6 @@ def ranked(wholes: Integers, number: int, shares: Floats) -> tuple[Integers, Int
     return _ranked(places, offsets, shares), offsets
 
 
-def sums(values: Floats, places: Integers, offsets: Integers) -> Floats:
-    """Return the sum of the values of each whole's parts, added in this order."""
-    return _sums(values, places, offsets)
-
-
-def of_largest(values: Floats, places: Integers, offsets: Integers) -> Floats:
-    """Return for each whole the value of the last of its parts that has one (others NaN); NaN where none has."""
-    return _of_largest(values, places, offsets)
-
-
 @kernel(INT64S, INT64S, FLOAT64S)
 def _ranked(places: Integers, offsets: Integers, shares: Floats) -> Integers:
     ranks = places.copy()
@@ -49,7 +39,8 @@ def _ranked(places: Integers, offsets: Integers, shares: Floats) -> Integers:
 
 
 @kernel(FLOAT64S, INT64S, INT64S)
-def _sums(values: Floats, places: Integers, offsets: Integers) -> Floats:
+def sums(values: Floats, places: Integers, offsets: Integers) -> Floats:
+    """Return the sum of the values of each whole's parts, added in this order."""
     found = np.zeros(offsets.size - 1)
     for whole in range(offsets.size - 1):
         for i in range(offsets[whole], offsets[whole + 1]):
@@ -58,7 +49,8 @@ def _sums(values: Floats, places: Integers, offsets: Integers) -> Floats:
 
 
 @kernel(FLOAT64S, INT64S, INT64S)
-def _of_largest(values: Floats, places: Integers, offsets: Integers) -> Floats:
+def of_largest(values: Floats, places: Integers, offsets: Integers) -> Floats:
+    """Return for each whole the value of the last of its parts that has one (others NaN); NaN where none has."""
     found = np.full(offsets.size - 1, np.nan)
     for whole in range(offsets.size - 1):
         for i in range(offsets[whole], offsets[whole + 1]):

@@ -16,7 +16,14 @@ from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import median, quantile
 from llmprism_tasks.stages.step_division.kernels.gap_segmentation import NEGLIGIBLE_BURST
-from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS, Rhythms, rhythm
+from llmprism_tasks.stages.step_division.kernels.regularity import (
+    FEW_BURSTS,
+    Rhythms,
+    burst_extents,
+    burst_numbers,
+    no_rhythms,
+    rhythm,
+)
 
 MOST_CELLS = 2048
 """Places among a series' bytes at which it is compared with itself, at most: one and a half for a layer of forty, in
@@ -41,39 +48,6 @@ NEIGHBOUR_CHUNKS = 4
 
 MEETING_TOLERANCE = 1 / 24
 """Ratio of a period's bytes within which steps meet about the place where they meet on average: a layer or two."""
-
-
-def repeating_bytes(
-    starts: Integers,
-    ends: Integers,
-    sizes: Integers,
-    offsets: Integers,
-    *,
-    byte_tolerance: float,
-    pace_tolerance: float,
-    few_ratio: float,
-) -> tuple[Rhythms, Integers]:
-    """Cut each series where it begins anew after the same bytes.
-
-    A step begins where large chunks end and small ones begin, or where the silence is longest: the backward pass
-    reduces gradients beside the gathers, the forward pass gathers alone, and the optimizer works between the two.
-
-    Parameters
-    ----------
-    starts, ends : ns, transfers of all series one after another, each series in order of its starts
-    sizes : bytes
-    offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
-    byte_tolerance, pace_tolerance, few_ratio : as for `gap_segmentation.quiet_gaps`
-
-    Returns
-    -------
-    rhythms : NaN for series that do not come again; `threshold` is 0, and `clarity` by how many times the series is
-        more like itself at this lag than at shorter ones
-    numbers : the burst of each transfer, counted from 0 in each series; -1 throughout one that does not come again
-    """
-    tolerances = (float(byte_tolerance), float(pace_tolerance), float(few_ratio))
-    found = _repeating_bytes(starts, ends, sizes, offsets, *tolerances)
-    return Rhythms(*found[:-1]), found[-1]
 
 
 @subroutine
@@ -112,16 +86,71 @@ def _join_negligible_chunks(first: Integers, carried: Floats, gaps: Floats, coun
 
 
 @subroutine
-def _recurrence_lag(look: Floats, cells: int) -> tuple[float, float]:
-    """Return the lag, in cells, at which the series comes again, and the difference there; 0 if it does not."""
-    longest = cells // LEAST_PERIODS
+def _chunks(starts: Integers, ends: Integers, sizes: Integers) -> tuple[Integers, Floats, Floats, float]:
+    """Return the first transfer, the bytes and the silence before (ns) of each chunk of a series, and below which
+    length a silence is none."""
+    size = starts.size
+    first, carried, gaps = np.empty(size, np.int64), np.empty(size), np.empty(size)
+    count = _split_into_chunks(starts, ends, sizes, 0.0, first, carried, gaps)
+    along = SILENCE_RATIO * (starts[size - 1] - starts[0]) / count
+    count = _split_into_chunks(starts, ends, sizes, along, first, carried, gaps)
+    count = _join_negligible_chunks(first, carried, gaps, count)
+    return first[:count], carried[:count], gaps[:count], along
+
+
+@subroutine
+def _logarithms(carried: Floats, gaps: Floats, along: float) -> tuple[Floats, Floats, Floats]:
+    """Return the bytes before each chunk, and all bytes; and the logarithms of each chunk's bytes, and of the silence
+    before it over the usual one."""
+    count = carried.size
+    moved, levels, silences = np.zeros(count + 1), np.empty(count), np.empty(count)
+    for j in range(count):
+        moved[j + 1] = moved[j] + carried[j]
+        levels[j], silences[j] = np.log(carried[j]), np.log(max(gaps[j], along) + 1.0)
+    usual = median(silences.copy(), count)
+    silences[0] = usual
+    for j in range(count):
+        silences[j] -= usual
+    return moved, levels, silences
+
+
+@subroutine
+def _look_along_bytes(moved: Floats, levels: Floats, silences: Floats) -> Floats:
+    """Return the level and the silence of the chunk at each of many places, which are equally many bytes apart.
+
+    Parameters
+    ----------
+    moved : shape (chunks + 1,): bytes before each chunk, and all bytes
+    """
+    count = levels.size
+    cells = min(MOST_CELLS, CELLS_PER_CHUNK * count)
+    look, j = np.empty((2, cells)), 0
+    for cell in range(cells):
+        at = (cell + 0.5) / cells * moved[count]
+        while moved[j + 1] <= at:
+            j += 1
+        look[0, cell], look[1, cell] = levels[j], silences[j]
+    return look
+
+
+@subroutine
+def _difference_at(lag: int, levels: Floats, silences: Floats) -> float:
+    """Return by how much a series and itself, shifted by a lag, differ on average."""
+    apart, later_levels, later_silences = 0.0, levels[lag:], silences[lag:]
+    for i in range(later_levels.size):
+        apart += abs(levels[i] - later_levels[i]) + abs(silences[i] - later_silences[i])
+    return apart / later_levels.size
+
+
+@subroutine
+def _recurrence_lag(look: Floats) -> tuple[float, float]:
+    """Return the lag, in places, at which a series comes again, and the difference there; 0 if it does not."""
+    levels, silences = look
+    longest = levels.size // LEAST_PERIODS
     difference, total, within = np.ones(longest + 1), 0.0, False
     best = 0
     for lag in range(1, longest + 1):
-        apart = 0.0
-        for i in range(cells - lag):
-            apart += abs(look[0, i] - look[0, i + lag]) + abs(look[1, i] - look[1, i + lag])
-        apart /= cells - lag
+        apart = _difference_at(lag, levels, silences)
         total += apart
         difference[lag] = apart * lag / total if total > 0 else 1.0
         if difference[lag] < RECURRENCE_DIP:
@@ -139,10 +168,7 @@ def _recurrence_lag(look: Floats, cells: int) -> tuple[float, float]:
         low, high = int((times - 0.1) * exact), int((times + 0.1) * exact) + 1
         least, place = np.inf, 0
         for lag in range(low, high):
-            apart = 0.0
-            for i in range(cells - lag):
-                apart += abs(look[0, i] - look[0, i + lag]) + abs(look[1, i] - look[1, i + lag])
-            apart /= cells - lag
+            apart = _difference_at(lag, levels, silences)
             if apart < least:
                 least, place = apart, lag
         exact = place / times
@@ -203,7 +229,7 @@ def _find_step_beginnings(
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, FLOAT64, FLOAT64, FLOAT64)
-def _repeating_bytes(
+def repeating_bytes(
     starts: Integers,
     ends: Integers,
     sizes: Integers,
@@ -211,63 +237,55 @@ def _repeating_bytes(
     byte_tolerance: float,
     pace_tolerance: float,
     few_ratio: float,
-) -> tuple[Floats, Floats, Floats, Floats, Floats, Integers, Integers]:
-    series, n = offsets.size - 1, starts.size
-    thresholds, clarities = np.full(series, np.nan), np.zeros(series)
-    periods, means, durations = np.full(series, np.nan), np.full(series, np.nan), np.full(series, np.nan)
-    counts, numbers = np.zeros(series, np.int64), np.full(n, -1, np.int64)
-    for s in range(series):
+) -> tuple[Rhythms, Integers]:
+    """Cut each series where it begins anew after the same bytes.
+
+    A step begins where large chunks end and small ones begin, or where the silence is longest: the backward pass
+    reduces gradients beside the gathers, the forward pass gathers alone, and the optimizer works between the two.
+
+    Parameters
+    ----------
+    starts, ends : ns, transfers of all series one after another, each series in order of its starts
+    sizes : bytes
+    offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
+    byte_tolerance, pace_tolerance, few_ratio : as for `gap_segmentation.quiet_gaps`
+
+    Returns
+    -------
+    rhythms : NaN for series that do not come again; `threshold` is 0, and `clarity` by how many times the series is
+        more like itself at this lag than at shorter ones
+    numbers : the burst of each transfer, counted from 0 in each series; -1 throughout one that does not come again
+    """
+    found, numbers = no_rhythms(offsets.size - 1), np.full(starts.size, -1, np.int64)
+    for s in range(offsets.size - 1):
         low, high = offsets[s], offsets[s + 1]
         size = high - low
         if size <= LEAST_PERIODS * FEW_BURSTS:
             continue
-        first, carried, gaps = np.empty(size, np.int64), np.empty(size), np.empty(size)
         own_starts, own_ends, own_sizes = starts[low:high], ends[low:high], sizes[low:high]
-        count = _split_into_chunks(own_starts, own_ends, own_sizes, 0.0, first, carried, gaps)
-        along = SILENCE_RATIO * (own_starts[size - 1] - own_starts[0]) / count
-        count = _split_into_chunks(own_starts, own_ends, own_sizes, along, first, carried, gaps)
-        count = _join_negligible_chunks(first, carried, gaps, count)
+        first, carried, gaps, along = _chunks(own_starts, own_ends, own_sizes)
+        count = first.size
         if count <= LEAST_PERIODS * FEW_BURSTS:
             continue
-        moved, levels, silences = np.zeros(count + 1), np.empty(count), np.empty(count)
-        for j in range(count):
-            moved[j + 1] = moved[j] + carried[j]
-            levels[j], silences[j] = np.log(carried[j]), np.log(max(gaps[j], along) + 1.0)
-        usual = median(silences.copy(), count)
-        silences[0] = usual
-        for j in range(count):
-            silences[j] -= usual
-        cells = min(MOST_CELLS, CELLS_PER_CHUNK * count)
-        look, j = np.empty((2, cells)), 0
-        for cell in range(cells):
-            at = (cell + 0.5) / cells * moved[count]
-            while moved[j + 1] <= at:
-                j += 1
-            look[0, cell], look[1, cell] = levels[j], silences[j]
-        lag, apart = _recurrence_lag(look, cells)
+        moved, levels, silences = _logarithms(carried, gaps, along)
+        look = _look_along_bytes(moved, levels, silences)
+        lag, apart = _recurrence_lag(look)
         if lag == 0.0:
             continue
         begins = np.empty(count + 1, np.int64)
-        bursts = _find_step_beginnings(moved, levels, silences, count, lag / cells * moved[count], begins)
+        each = lag / look.shape[1] * moved[count]
+        bursts = _find_step_beginnings(moved, levels, silences, count, each, begins)
         if bursts <= FEW_BURSTS:
             continue
-        begins[bursts] = count
-        firsts, lasts, total = np.empty(bursts), np.zeros(bursts), np.zeros(bursts)
-        for burst in range(bursts):
-            begin = first[begins[burst]]
-            end = first[begins[burst + 1]] if burst + 1 < bursts else size
-            firsts[burst] = own_starts[begin] - own_starts[0]
-            for i in range(begin, end):
-                lasts[burst] = max(lasts[burst], own_ends[i] - own_starts[0])
-                total[burst] += own_sizes[i]
-                numbers[low + i] = burst
+        own_numbers = burst_numbers(first[begins[:bursts]], size)
+        firsts, lasts, total = burst_extents(own_numbers, bursts, own_starts, own_ends, own_sizes)
         clarity = 1.0 / max(apart, 1e-3)
         period, mean, duration = rhythm(
             firsts, lasts, total, bursts, clarity, byte_tolerance, pace_tolerance, pace_tolerance, few_ratio
         )
         if np.isnan(period):
-            numbers[low:high] = -1
             continue
-        thresholds[s], periods[s], means[s], durations[s] = 0.0, period, mean, duration
-        clarities[s], counts[s] = clarity, bursts
-    return thresholds, periods, means, durations, clarities, counts, numbers
+        found.threshold[s], found.clarity[s], found.bursts[s] = 0.0, clarity, bursts
+        found.period[s], found.mean_period[s], found.duration[s] = period, mean, duration
+        numbers[low:high] = own_numbers
+    return found, numbers

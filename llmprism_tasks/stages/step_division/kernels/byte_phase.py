@@ -15,7 +15,14 @@ import numpy as np
 from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import median, sort
-from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS, Rhythms, rhythm
+from llmprism_tasks.stages.step_division.kernels.regularity import (
+    FEW_BURSTS,
+    Rhythms,
+    burst_extents,
+    burst_numbers,
+    no_rhythms,
+    rhythm,
+)
 
 SAME_PLACE = 0.05
 """Ratio of a period's bytes within which two silences are at the same place: a lost record moves it by as much as it
@@ -36,42 +43,6 @@ sent again."""
 
 NEIGHBOUR_PERIODS = 4
 """Periods on either side that say how many bytes had been moved when one began."""
-
-
-def quiet_places(
-    starts: Integers,
-    ends: Integers,
-    sizes: Integers,
-    marked: Integers,
-    offsets: Integers,
-    *,
-    same_size: float,
-    byte_tolerance: float,
-    pace_tolerance: float,
-    few_ratio: float,
-) -> tuple[Rhythms, Integers]:
-    """Cut each series at the byte offset after which the longest gap of most periods falls.
-
-    What is quiet just before a mark needs no cutting: there the mark itself tells where steps meet.
-
-    Parameters
-    ----------
-    starts, ends : ns, transfers of all series one after another, each series in order of its starts
-    sizes : bytes
-    marked : shape (transfers,); 1 for those that come once a period, 0 for all others
-    offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
-    same_size : ratio by which sizes of one tensor may differ
-    byte_tolerance, pace_tolerance, few_ratio : as for `gap_segmentation.quiet_gaps`
-
-    Returns
-    -------
-    rhythms : NaN for series that do not agree on a place; `threshold` is the typical silence there, ns, and `clarity`
-        the ratio of the periods that agree on it
-    numbers : the burst of each transfer, counted from 0 in each series; -1 throughout one that does not agree
-    """
-    tolerances = (float(same_size), float(byte_tolerance), float(pace_tolerance), float(few_ratio))
-    found = _quiet_places(starts, ends, sizes, marked, offsets, *tolerances)
-    return Rhythms(*found[:-1]), found[-1]
 
 
 @subroutine
@@ -208,7 +179,7 @@ def _has_rare_closing_size(ends: Integers, sizes: Integers, begins: Integers, bu
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, INT64S, FLOAT64, FLOAT64, FLOAT64, FLOAT64)
-def _quiet_places(
+def quiet_places(
     starts: Integers,
     ends: Integers,
     sizes: Integers,
@@ -218,13 +189,30 @@ def _quiet_places(
     byte_tolerance: float,
     pace_tolerance: float,
     few_ratio: float,
-) -> tuple[Floats, Floats, Floats, Floats, Floats, Integers, Integers]:
-    series, n = offsets.size - 1, starts.size
-    thresholds, clarities = np.full(series, np.nan), np.zeros(series)
-    periods, means, durations = np.full(series, np.nan), np.full(series, np.nan), np.full(series, np.nan)
-    counts, numbers = np.zeros(series, np.int64), np.full(n, -1, np.int64)
-    for s in range(series):
-        low, total = offsets[s], offsets[s + 1] - offsets[s]
+) -> tuple[Rhythms, Integers]:
+    """Cut each series at the byte offset after which the longest gap of most periods falls.
+
+    What is quiet just before a mark needs no cutting: there the mark itself tells where steps meet.
+
+    Parameters
+    ----------
+    starts, ends : ns, transfers of all series one after another, each series in order of its starts
+    sizes : bytes
+    marked : shape (transfers,); 1 for those that come once a period, 0 for all others
+    offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
+    same_size : ratio by which sizes of one tensor may differ
+    byte_tolerance, pace_tolerance, few_ratio : as for `gap_segmentation.quiet_gaps`
+
+    Returns
+    -------
+    rhythms : NaN for series that do not agree on a place; `threshold` is the typical silence there, ns, and `clarity`
+        the ratio of the periods that agree on it
+    numbers : the burst of each transfer, counted from 0 in each series; -1 throughout one that does not agree
+    """
+    found, numbers = no_rhythms(offsets.size - 1), np.full(starts.size, -1, np.int64)
+    for s in range(offsets.size - 1):
+        low, high = offsets[s], offsets[s + 1]
+        own_starts, own_ends, own_sizes, total = starts[low:high], ends[low:high], sizes[low:high], high - low
         before, gaps, places = np.empty(total), np.empty(total), np.empty(2 * total)
         marks, begins, count = np.empty(total, np.int64), np.empty(total + 1, np.int64), 0
         for i in range(total):
@@ -242,25 +230,17 @@ def _quiet_places(
             continue
         bursts = _cut_at_place(before, gaps, marks, count, each, place, begins)
         _align_with_neighbours(before, gaps, begins, bursts, each)
-        if bursts <= FEW_BURSTS or not _has_rare_closing_size(
-            ends[low : low + total], sizes[low : low + total], begins, bursts, same_size
-        ):
-            continue
         begins[bursts] = total
-        firsts, lasts, carried, silent = np.empty(bursts), np.zeros(bursts), np.zeros(bursts), np.empty(bursts)
-        for burst in range(bursts):
-            first = begins[burst]
-            firsts[burst], silent[burst] = starts[low + first] - starts[low], gaps[first]
-            for i in range(low + first, low + begins[burst + 1]):
-                lasts[burst] = max(lasts[burst], ends[i] - starts[low])
-                carried[burst] += sizes[i]
+        if bursts <= FEW_BURSTS or not _has_rare_closing_size(own_ends, own_sizes, begins, bursts, same_size):
+            continue
+        own_numbers = burst_numbers(begins[:bursts], total)
+        firsts, lasts, carried = burst_extents(own_numbers, bursts, own_starts, own_ends, own_sizes)
         period, mean, duration = rhythm(
             firsts, lasts, carried, bursts, agreed, byte_tolerance, pace_tolerance, pace_tolerance, few_ratio
         )
         if np.isnan(period):
             continue
-        periods[s], means[s], durations[s], clarities[s], counts[s] = period, mean, duration, agreed, bursts
-        thresholds[s] = median(silent, bursts)
-        for burst in range(bursts):
-            numbers[low + begins[burst] : low + begins[burst + 1]] = burst
-    return thresholds, periods, means, durations, clarities, counts, numbers
+        found.threshold[s], found.clarity[s], found.bursts[s] = median(gaps[begins[:bursts]], bursts), agreed, bursts
+        found.period[s], found.mean_period[s], found.duration[s] = period, mean, duration
+        numbers[low:high] = own_numbers
+    return found, numbers

@@ -14,6 +14,7 @@ from llmprism_tasks.numerics.sorting import median
 FULL_TURN = 2 * math.pi
 
 
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64S, FLOAT64S)
 def typical_phases(
     times: Integers, offsets: Integers, groups: Integers, leading: Integers, led: Integers, pace: Floats
 ) -> tuple[Floats, Floats]:
@@ -33,13 +34,6 @@ def typical_phases(
     for each series the median of its phases, which is one on a circle: just under half a turn late and just over it are
     neighbours; and for each time the pace of the leader's time that is nearest, of equally near ones the later
     """
-    return _typical_phases(times, offsets, groups, leading, led, pace)
-
-
-@kernel(INT64S, INT64S, INT64S, INT64S, INT64S, FLOAT64S)
-def _typical_phases(
-    times: Integers, offsets: Integers, groups: Integers, leading: Integers, led: Integers, pace: Floats
-) -> tuple[Floats, Floats]:
     typical, paces = np.empty(offsets.size - 1), np.empty(times.size)
     phases, room = np.empty(times.size), np.empty(times.size)
     for series in range(offsets.size - 1):

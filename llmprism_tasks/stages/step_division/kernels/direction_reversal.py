@@ -13,7 +13,13 @@ import numpy as np
 from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import median
-from llmprism_tasks.stages.step_division.kernels.regularity import UNEVEN_PERIODS, Rhythms, rhythm
+from llmprism_tasks.stages.step_division.kernels.regularity import (
+    UNEVEN_PERIODS,
+    Rhythms,
+    burst_extents,
+    no_rhythms,
+    rhythm,
+)
 
 CLOSE_TRANSFERS = 0.5
 """Ratio of the time between a direction's transfers within which one of the other direction goes with it."""
@@ -52,10 +58,8 @@ def reversal_bursts(
     what repeats in each series (`threshold` is 0, for no gap cuts; `clarity` how many messages a burst has in each
     direction), and the burst of each transfer; -1 throughout a series that is not periodic
     """
-    threshold, period, mean, duration, clarity, count, numbers = _reversal_bursts(
-        starts, ends, sizes, directions, offsets, float(byte_tolerance), float(pace_tolerance), float(few_ratio)
-    )
-    return Rhythms(threshold, period, mean, duration, clarity, count), numbers
+    tolerances = (float(byte_tolerance), float(pace_tolerance), float(few_ratio))
+    return _reversal_bursts(starts, ends, sizes, directions, offsets, *tolerances)
 
 
 @subroutine
@@ -148,48 +152,17 @@ def _number_bursts(
 
 
 @subroutine
-def _write_burst_extents(
-    message: Integers,
-    bursts: Integers,
-    starts: Integers,
-    ends: Integers,
-    sizes: Integers,
-    count: int,
-    firsts: Floats,
-    lasts: Floats,
-    carried: Floats,
-) -> None:
-    """Write the first start, the last end and the bytes of each burst, ns after the series begins."""
-    for burst in range(count):
-        firsts[burst], lasts[burst], carried[burst] = np.inf, 0.0, 0.0
-    for i in range(starts.size):
-        burst = bursts[message[i]]
-        firsts[burst] = min(firsts[burst], float(starts[i] - starts[0]))
-        lasts[burst] = max(lasts[burst], float(ends[i] - starts[0]))
-        carried[burst] += sizes[i]
-
-
-@subroutine
-def _has_returned_bytes(
-    message: Integers,
-    bursts: Integers,
-    directions: Integers,
-    sizes: Integers,
-    count: int,
-    carried: Floats,
-    there: Floats,
-) -> bool:
+def _has_returned_bytes(numbers: Integers, directions: Integers, sizes: Integers, carried: Floats) -> bool:
     """Say whether what goes one way comes back the other in most bursts, the first and the last left out.
 
     Parameters
     ----------
+    numbers : the burst of each transfer
     carried : bytes of each burst
-    there : space for those of one direction
     """
-    for burst in range(count):
-        there[burst] = 0.0
+    there, count = np.zeros(carried.size), carried.size
     for i in range(sizes.size):
-        there[bursts[message[i]]] += sizes[i] * (directions[i] == 0)
+        there[numbers[i]] += sizes[i] * (directions[i] == 0)
     returned = 0
     for burst in range(1, count - 1):
         one, other = there[burst], carried[burst] - there[burst]
@@ -207,48 +180,36 @@ def _reversal_bursts(
     byte_tolerance: float,
     pace_tolerance: float,
     few_ratio: float,
-) -> tuple[Floats, Floats, Floats, Floats, Floats, Integers, Integers]:
-    series, n = offsets.size - 1, 0
-    for s in range(series):
-        n = max(n, offsets[s + 1] - offsets[s])
-    thresholds, clarities = np.full(series, np.nan), np.zeros(series)
-    periods, means, durations = np.full(series, np.nan), np.full(series, np.nan), np.full(series, np.nan)
-    counts, numbers = np.zeros(series, np.int64), np.full(all_starts.size, -1, np.int64)
-    message, firsts = np.empty(n, np.int64), np.empty(n, np.int64)
-    alone, bursts = np.empty(n, np.int64), np.empty(n, np.int64)
-    times, firsts_ns, lasts_ns, carried, there = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    for s in range(series):
+) -> tuple[Rhythms, Integers]:
+    found, numbers = no_rhythms(offsets.size - 1), np.full(all_starts.size, -1, np.int64)
+    for s in range(offsets.size - 1):
         low, high = offsets[s], offsets[s + 1]
-        starts, ends, sizes, directions = (
-            all_starts[low:high],
-            all_ends[low:high],
-            all_sizes[low:high],
-            all_directions[low:high],
-        )
         if high == low:
             continue
+        starts, ends, sizes = all_starts[low:high], all_ends[low:high], all_sizes[low:high]
+        directions, n = all_directions[low:high], high - low
+        message, firsts, alone = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+        times, bursts = np.empty(n), np.empty(n, np.int64)
         messages = _number_messages(starts, ends, directions, message, firsts)
         for i in range(messages):
             times[i] = starts[firsts[i]] - starts[0]
         _mark_unanswered(times, firsts, directions, messages, alone)
         for first in range(2):
-            last = _number_bursts(alone, firsts, directions, messages, first, bursts)
-            if last == 0:
+            count = _number_bursts(alone, firsts, directions, messages, first, bursts) + 1
+            if count == 1:
                 continue
-            each = 0.5 * messages / (last + 1)
-            _write_burst_extents(message, bursts, starts, ends, sizes, last + 1, firsts_ns, lasts_ns, carried)
-            if _has_returned_bytes(message, bursts, directions, sizes, last + 1, carried, there):
-                for burst in range(last + 1):
-                    carried[burst] = 0.0
+            each, own_numbers = 0.5 * messages / count, bursts[message]
+            firsts_ns, lasts_ns, carried = burst_extents(own_numbers, count, starts, ends, sizes)
+            if _has_returned_bytes(own_numbers, directions, sizes, carried):
+                carried[:] = 0.0
                 for i in range(messages):
                     carried[bursts[i]] += 1.0
             period, mean, duration = rhythm(
-                firsts_ns, lasts_ns, carried, last + 1, each, byte_tolerance, pace_tolerance, UNEVEN_PERIODS, few_ratio
+                firsts_ns, lasts_ns, carried, count, each, byte_tolerance, pace_tolerance, UNEVEN_PERIODS, few_ratio
             )
-            if np.isnan(period) or (counts[s] and duration >= durations[s]):
+            if np.isnan(period) or (found.bursts[s] and duration >= found.duration[s]):
                 continue
-            thresholds[s], periods[s], means[s], durations[s] = 0.0, period, mean, duration
-            clarities[s], counts[s] = each, last + 1
-            for i in range(high - low):
-                numbers[low + i] = bursts[message[i]]
-    return thresholds, periods, means, durations, clarities, counts, numbers
+            found.threshold[s], found.clarity[s], found.bursts[s] = 0.0, each, count
+            found.period[s], found.mean_period[s], found.duration[s] = period, mean, duration
+            numbers[low:high] = own_numbers
+    return found, numbers

@@ -17,7 +17,7 @@ from llmprism_tasks.numerics.jit import BOOLEANS, FLOAT64, FLOAT64S, INT64, INT6
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.numerics.sorting import median, quantile
 from llmprism_tasks.stages.step_division.kernels.gap_thresholds import MOST_CANDIDATES, long_gaps, ways_to_cut
-from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS, Rhythms, rhythm
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS, Rhythms, no_rhythms, rhythm
 
 NEGLIGIBLE_BURST = 0.1
 """Ratio of a large burst's bytes below which a burst is only the next one's beginning: a rank that comes early to a
@@ -114,16 +114,6 @@ def quiet_gaps(
     given = (shortest_gap, clearest_ratio, byte_tolerance, pace_tolerance, uneven_tolerance, persistence, few_ratio)
     longest = int(np.diff(offsets).max(initial=0))
     return _quiet_gaps(starts, ends, sizes, offsets, answered, longest, Limits(*map(float, given)))
-
-
-def burst_numbers(starts: Integers, ends: Integers, sizes: Integers, offsets: Integers, threshold: Floats) -> Integers:
-    """Number the bursts of each series from 0: a transfer after a gap above the series' threshold begins the next.
-
-    What is negligible beside the series' bursts belongs to the burst that follows it.
-
-    Returns shape (transfers,); -1 throughout a series whose threshold is NaN.
-    """
-    return _burst_numbers(starts, ends, sizes, offsets, threshold)
 
 
 @subroutine
@@ -310,13 +300,6 @@ def _is_better_way(
     return False
 
 
-@subroutine
-def _no_rhythms(series: int) -> Rhythms:
-    """Return what is known of series in which nothing repeats."""
-    threshold, period, mean = np.full(series, np.nan), np.full(series, np.nan), np.full(series, np.nan)
-    return Rhythms(threshold, period, mean, np.full(series, np.nan), np.zeros(series), np.zeros(series, np.int64))
-
-
 @kernel(INT64S, INT64S, INT64S, INT64S, BOOLEANS, INT64, LIMITS)
 def _quiet_gaps(
     all_starts: Integers,
@@ -327,7 +310,7 @@ def _quiet_gaps(
     longest: int,
     limits: Limits,
 ) -> Rhythms:
-    n, found = longest, _no_rhythms(offsets.size - 1)
+    n, found = longest, no_rhythms(offsets.size - 1)
     latest, moved, places, gaps = np.empty(n, np.int64), np.zeros(n + 1, np.int64), np.empty(n, np.int64), np.empty(n)
     cuts, numbers = np.empty(n + 1, np.int64), np.empty(n, np.int64)
     burst_starts, burst_ends, burst_bytes = np.empty(n), np.empty(n), np.empty(n)
@@ -359,7 +342,13 @@ def _quiet_gaps(
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, FLOAT64S)
-def _burst_numbers(starts: Integers, ends: Integers, sizes: Integers, offsets: Integers, threshold: Floats) -> Integers:
+def burst_numbers(starts: Integers, ends: Integers, sizes: Integers, offsets: Integers, threshold: Floats) -> Integers:
+    """Number the bursts of each series from 0: a transfer after a gap above the series' threshold begins the next.
+
+    What is negligible beside the series' bursts belongs to the burst that follows it.
+
+    Returns shape (transfers,); -1 throughout a series whose threshold is NaN.
+    """
     numbers = np.full(starts.size, -1, np.int64)
     for s in range(offsets.size - 1):
         low, high = offsets[s], offsets[s + 1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import BOOLEAN, FLOAT64, INT64, INT64S, array, kernel
+from llmprism_tasks.numerics.jit import BOOLEAN, FLOAT64, INT64, INT64S, array, kernel, subroutine
 from llmprism_tasks.numerics.robust import Flags, Integers
 
 RECURRING_SILENCES = 3
@@ -73,7 +73,7 @@ def last_long_silence(
     those parts, and whether any silence of a row was taken for a pause
     """
     if anew is None:
-        anew = np.zeros((table.shape[0], 0), np.bool_)
+        anew = np.zeros(table.shape, np.bool_)
     return _last_long_silence(table, now, least, float(ratio), latest_since, latest_part, anew)
 
 
@@ -146,44 +146,74 @@ def _busy_until(
     return table
 
 
+@subroutine
+def _write_silences(
+    busy: Integers, now: int, silent: Integers, apart: Integers, since: Integers, resumes: Integers
+) -> int:
+    """Write the silences of a row, also such as last no part, and return how many there are.
+
+    Parameters
+    ----------
+    busy : the row of a table as `busy_until` returns
+    now : as for `last_long_silence`, of this row
+    silent, apart : parts that each lasts, and parts from one beginning of transfers to the next
+    since, resumes : the part in which it begins, and that in which transfers begin again
+    """
+    count, before, latest = 0, -1, -1
+    for part in range(busy.size):
+        last = max(busy[part], part) if part == now else busy[part]
+        if last < 0:
+            continue
+        if before >= 0:
+            silent[count], apart[count], since[count], resumes[count] = part - latest, part - before, latest, part
+            count += 1
+        before, latest = part, max(latest, last)
+    return count
+
+
+@subroutine
+def _is_unusual(i: int, silent: Integers, apart: Integers, count: int, least: int, ratio: float) -> bool:
+    """Return whether a silence is `ratio` times as long as in half of all other time, of which `least` parts were
+    seen."""
+    usual, all_time = 0, 0
+    for other in range(count):
+        all_time += apart[other]
+        if silent[other] <= silent[i] / ratio:
+            usual += apart[other]
+    return bool(usual >= least and usual >= (all_time - apart[i]) / 2)
+
+
+@subroutine
+def _is_like(length: int, other: int, least: int, under_way: bool) -> bool:
+    """Return whether a silence lasts like another one. One that is under way may still become longer."""
+    if under_way:
+        return bool(length <= (1 + ALIKE_SILENCES) * other)
+    longest = (1 + ALIKE_SILENCES) * other
+    if other > least:
+        longest = max(longest, other + least)
+    return bool(other <= (1 + ALIKE_SILENCES) * length and length <= longest)
+
+
 @kernel(array(INT64, 2), INT64S, INT64, FLOAT64, INT64, INT64, array(BOOLEAN, 2))
 def _last_long_silence(
     table: Integers, now: Integers, least: int, ratio: float, latest_since: int, latest_part: int, anew: Flags
 ) -> tuple[Integers, Flags]:
-    found, paused = np.full(table.shape[0], -1, np.int64), np.zeros(table.shape[0], np.bool_)
-    silence, time = np.empty(table.shape[1], np.int64), np.empty(table.shape[1], np.int64)
-    since, parts = np.empty(table.shape[1], np.int64), np.empty(table.shape[1], np.int64)
-    for row in range(table.shape[0]):
-        count, before, latest = 0, -1, -1
-        for part in range(table.shape[1]):
-            last = max(table[row, part], part) if part == now[row] else table[row, part]
-            if last < 0:
-                continue
-            if before >= 0:
-                parts[count], since[count] = part, latest
-                silence[count], time[count] = part - latest, part - before
-                count += 1
-            before, latest = part, max(latest, last)
+    rows, parts = table.shape
+    found, paused = np.full(rows, -1, np.int64), np.zeros(rows, np.bool_)
+    silent, apart = np.empty(parts, np.int64), np.empty(parts, np.int64)
+    since, resumes = np.empty(parts, np.int64), np.empty(parts, np.int64)
+    for row in range(rows):
+        count = _write_silences(table[row], now[row], silent, apart, since, resumes)
         for i in range(count):
-            if silence[i] <= least or since[i] > latest_since or parts[i] > latest_part:
+            if silent[i] <= least or since[i] > latest_since or resumes[i] > latest_part:
                 continue
-            under_way = parts[i] == now[row] and table[row, parts[i]] < 0
-            usual, all_time, alike = 0, 0, 0
-            starts = anew.size > 0 and anew[row, parts[i]]
+            if not _is_unusual(i, silent, apart, count, least, ratio):
+                continue
+            under_way, alike = resumes[i] == now[row] and table[row, resumes[i]] < 0, 0
             for other in range(count):
-                all_time += time[other]
-                if silence[other] <= silence[i] / ratio:
-                    usual += time[other]
-                no_longer = under_way or silence[other] <= (1 + ALIKE_SILENCES) * silence[i]
-                longest = (1 + ALIKE_SILENCES) * silence[other]
-                if not under_way and silence[other] > least:
-                    longest = max(longest, silence[other] + least)
-                like = no_longer and silence[i] <= longest
-                alike += like and not (anew.size > 0 and anew[row, parts[other]])
-            if usual < least or usual < (all_time - time[i]) / 2:
-                continue
-            if alike >= RECURRING_SILENCES and not starts:
+                alike += _is_like(silent[i], silent[other], least, under_way) and not anew[row, resumes[other]]
+            if alike >= RECURRING_SILENCES and not anew[row, resumes[i]]:
                 paused[row] = True
             else:
-                found[row] = parts[i]
+                found[row] = resumes[i]
     return found, paused

@@ -54,6 +54,42 @@ class Rhythms(NamedTuple):
 
 
 @subroutine
+def no_rhythms(series: int) -> Rhythms:
+    """Return what is known of series in which nothing repeats."""
+    threshold, period, mean = np.full(series, np.nan), np.full(series, np.nan), np.full(series, np.nan)
+    return Rhythms(threshold, period, mean, np.full(series, np.nan), np.zeros(series), np.zeros(series, np.int64))
+
+
+@subroutine
+def burst_numbers(begins: Integers, transfers: int) -> Integers:
+    """Return the burst of each transfer of a series, by the first transfer of each burst."""
+    numbers = np.zeros(transfers, np.int64)
+    for burst in range(1, begins.size):
+        numbers[begins[burst] :] = burst
+    return numbers
+
+
+@subroutine
+def burst_extents(
+    numbers: Integers, bursts: int, starts: Integers, ends: Integers, sizes: Integers
+) -> tuple[Floats, Floats, Floats]:
+    """Return the first start and the last end of each burst, in ns after a series begins, and its bytes.
+
+    Parameters
+    ----------
+    numbers : the burst of each transfer
+    bursts : how many there are
+    """
+    firsts, lasts, carried = np.full(bursts, np.inf), np.zeros(bursts), np.zeros(bursts)
+    for i in range(starts.size):
+        burst = numbers[i]
+        firsts[burst] = min(firsts[burst], float(starts[i] - starts[0]))
+        lasts[burst] = max(lasts[burst], float(ends[i] - starts[0]))
+        carried[burst] += sizes[i]
+    return firsts, lasts, carried
+
+
+@subroutine
 def _is_steady(values: Floats, low: int, high: int, tolerance: float) -> bool:
     """Whether the median difference of neighbours over the median is within a tolerance; not below two values, which
     have no neighbours."""

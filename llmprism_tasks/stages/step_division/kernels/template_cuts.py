@@ -24,7 +24,8 @@ LONGEST_SEGMENT = 1.6
 """Times the template's bytes that a segment may carry: less than two of them, so that none is passed over."""
 
 
-def best_cuts(moved: Floats, silences: Floats, *, tolerance: float, most: float) -> Integers:
+@kernel(array(FLOAT64, 2), FLOAT64S, FLOAT64, FLOAT64)
+def best_cuts(moved: Floats, silences: Floats, tolerance: float, most: float) -> Integers:
     """Return the places of the best cuts, the first and the last place among them.
 
     Parameters
@@ -35,11 +36,6 @@ def best_cuts(moved: Floats, silences: Floats, *, tolerance: float, most: float)
     most : ratio of the streams that must be alike in a segment that is like the template; others count by how near
         they are
     """
-    return _best_cuts(moved, silences, float(tolerance), float(most))
-
-
-@kernel(array(FLOAT64, 2), FLOAT64S, FLOAT64, FLOAT64)
-def _best_cuts(moved: Floats, silences: Floats, tolerance: float, most: float) -> Integers:
     places, streams = moved.shape
     best, back = np.full(places, -np.inf), np.full(places, -1, np.int64)
     progress = np.zeros(places)

@@ -110,7 +110,7 @@ def joined(rows: Rows, bits: Bits, others: Counterparts, beside: Intervals, *, q
     return Intervals(offsets, starts[:n], ends[:n], of[:n], peers[:n])
 
 
-def between(rows: Intervals, opens: Integers, closes: Integers) -> Gaps:
+def gaps_between(rows: Intervals, opens: Integers, closes: Integers) -> Gaps:
     """Return the gaps between intervals.
 
     Parameters
@@ -118,7 +118,7 @@ def between(rows: Intervals, opens: Integers, closes: Integers) -> Gaps:
     rows : apart from each other and in order, within each segment
     opens, closes : ns, shape (segments,): where segments begin and end
     """
-    offsets, starts, ends, brought, took, peers = _between(rows, opens, closes)
+    offsets, starts, ends, brought, took, peers = _gaps_between(rows, opens, closes)
     n = offsets[-1]
     return Gaps(offsets, starts[:n], ends[:n], brought[:n], took[:n], peers[:n])
 
@@ -191,7 +191,7 @@ def _joined(
 
 
 @kernel(INTERVALS, INT64S, INT64S)
-def _between(
+def _gaps_between(
     rows: Intervals, opens: Integers, closes: Integers
 ) -> tuple[Integers, Integers, Integers, Bits, Bits, Integers]:
     offsets, starts = rows.offsets, rows.starts

@@ -19,21 +19,6 @@ EARLY_PART = 0.5
 what a collective moves. Two equal halves are two tensors."""
 
 
-def early_fragments(sizes: Integers, offsets: Integers, tolerance: float) -> npt.NDArray[np.bool_]:
-    """Mark the transfers that make, together with the next, one that their series also has whole.
-
-    A buffer has the same size every time, and what is smaller goes in one piece: so only the smallest size that is met
-    twice may be what one held.
-
-    Parameters
-    ----------
-    sizes : bytes, transfers of all series one after another, each series in order of its starts
-    offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
-    tolerance : ratio by which sizes of one tensor may differ; what is smaller beside the next changes nothing
-    """
-    return _early_fragments(sizes, offsets, float(tolerance))
-
-
 def joined_sizes(sizes: Integers, begins: npt.NDArray[np.bool_]) -> Integers:
     """Return the bytes of each transfer with those of the one before, where that begins it."""
     whole = sizes.copy()
@@ -61,7 +46,18 @@ def _has_size(ordered: Floats, count: int, size: float, tolerance: float) -> boo
 
 
 @kernel(INT64S, INT64S, FLOAT64)
-def _early_fragments(sizes: Integers, offsets: Integers, tolerance: float) -> npt.NDArray[np.bool_]:
+def early_fragments(sizes: Integers, offsets: Integers, tolerance: float) -> npt.NDArray[np.bool_]:
+    """Mark the transfers that make, together with the next, one that their series also has whole.
+
+    A buffer has the same size every time, and what is smaller goes in one piece: so only the smallest size that is met
+    twice may be what one held.
+
+    Parameters
+    ----------
+    sizes : bytes, transfers of all series one after another, each series in order of its starts
+    offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
+    tolerance : ratio by which sizes of one tensor may differ; what is smaller beside the next changes nothing
+    """
     begins = np.zeros(sizes.size, np.bool_)
     numbers, different = np.empty(sizes.size, np.int64), np.empty(sizes.size)
     for series in range(offsets.size - 1):

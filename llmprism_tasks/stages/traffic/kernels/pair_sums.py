@@ -32,21 +32,6 @@ class Tallies(NamedTuple):
     fresh: Integers
 
 
-def of_groups(groups: Places, number: int, sizes: Integers) -> tuple[Integers, Integers]:
-    """Return how many transfers each group has, and how large the largest of them is; 0 for none.
-
-    Parameters
-    ----------
-    groups : shape (transfers,): the group of each, from 0 to `number` - 1
-    sizes : shape (transfers,), > 0, any unit
-
-    Returns
-    -------
-    counts and sizes, shape (number,) each
-    """
-    return _of_groups(groups, number, sizes)
-
-
 def tally_steps(
     order: Integers, offsets: Integers, steps: Integers, sizes: Integers, fresh: npt.NDArray[np.bool_]
 ) -> Tallies:
@@ -60,18 +45,6 @@ def tally_steps(
     """
     table, series, total, marked = _tally_steps(order, offsets, steps, sizes, fresh)
     return Tallies(table, series, order[table[:-1]], order[table[1:] - 1], total, marked)
-
-
-def medians(order: Integers, lows: Integers, highs: Integers, sizes: Integers) -> Floats:
-    """Return the median size of transfers that lie together in an order.
-
-    Parameters
-    ----------
-    order : places of transfers
-    lows, highs : those at `order[lows[i]]` to `order[highs[i] - 1]` are together, one at least
-    sizes : of each transfer, bytes
-    """
-    return _medians(order, lows, highs, sizes)
 
 
 def at_time(offsets: Integers, times: Integers, sizes: Integers, time: int, least: int) -> tuple[Integers, ...]:
@@ -127,7 +100,18 @@ def step_sums(
 
 
 @kernel(INT32S, INT64, INT64S)
-def _of_groups(groups: Places, number: int, sizes: Integers) -> tuple[Integers, Integers]:
+def of_groups(groups: Places, number: int, sizes: Integers) -> tuple[Integers, Integers]:
+    """Return how many transfers each group has, and how large the largest of them is; 0 for none.
+
+    Parameters
+    ----------
+    groups : shape (transfers,): the group of each, from 0 to `number` - 1
+    sizes : shape (transfers,), > 0, any unit
+
+    Returns
+    -------
+    counts and sizes, shape (number,) each
+    """
     counts, largest = np.zeros(number, np.int64), np.zeros(number, np.int64)
     for i in range(groups.size):
         counts[groups[i]] += 1
@@ -200,7 +184,15 @@ def _tally_steps(
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S)
-def _medians(order: Integers, lows: Integers, highs: Integers, sizes: Integers) -> Floats:
+def medians(order: Integers, lows: Integers, highs: Integers, sizes: Integers) -> Floats:
+    """Return the median size of transfers that lie together in an order.
+
+    Parameters
+    ----------
+    order : places of transfers
+    lows, highs : those at `order[lows[i]]` to `order[highs[i] - 1]` are together, one at least
+    sizes : of each transfer, bytes
+    """
     middles, room = np.empty(lows.size), np.empty(order.size)
     for segment in range(lows.size):
         low, count, ascending = lows[segment], highs[segment] - lows[segment], True

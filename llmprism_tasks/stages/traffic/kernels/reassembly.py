@@ -17,20 +17,6 @@ USUAL_SIZE_BYTES = 0.5
 """Ratio of a series' bytes that its usual size carries, by itself."""
 
 
-def usual_sizes(sizes: Integers, offsets: Integers, *, same_size: float) -> Integers:
-    """Return the size of each series that carries more than half of its bytes; 0 where none does.
-
-    Found by a vote in which bytes of other sizes cancel its own (R. S. Boyer and J. S. Moore, MJRTY, 1981).
-
-    Parameters
-    ----------
-    sizes : bytes, records of all series one after another
-    offsets : shape (series + 1,): series i holds the records `offsets[i]` to `offsets[i + 1]`
-    same_size : ratio by which records of one size may differ
-    """
-    return _usual_sizes(sizes, offsets, float(same_size))
-
-
 def begins(
     starts: Integers,
     ends: Integers,
@@ -53,11 +39,6 @@ def begins(
     return _message_starts(starts, ends, sizes, offsets, usual, float(same_size), float(longest_pause))
 
 
-def joined_messages(ends: Integers, sizes: Integers, begins: npt.NDArray[np.bool_]) -> tuple[Integers, Integers]:
-    """Return the end and the bytes of each message; parameters as for `begins`, and what that returns."""
-    return _joined_messages(ends, sizes, begins)
-
-
 @subroutine
 def _majority_candidate(sizes: Integers, same_size: float) -> int:
     """Return the size that would win if more than half of the bytes were of one."""
@@ -73,7 +54,17 @@ def _majority_candidate(sizes: Integers, same_size: float) -> int:
 
 
 @kernel(INT64S, INT64S, FLOAT64)
-def _usual_sizes(sizes: Integers, offsets: Integers, same_size: float) -> Integers:
+def usual_sizes(sizes: Integers, offsets: Integers, same_size: float) -> Integers:
+    """Return the size of each series that carries more than half of its bytes; 0 where none does.
+
+    Found by a vote in which bytes of other sizes cancel its own (R. S. Boyer and J. S. Moore, MJRTY, 1981).
+
+    Parameters
+    ----------
+    sizes : bytes, records of all series one after another
+    offsets : shape (series + 1,): series i holds the records `offsets[i]` to `offsets[i + 1]`
+    same_size : ratio by which records of one size may differ
+    """
     found = np.zeros(offsets.size - 1, np.int64)
     for series in range(found.size):
         mine = sizes[offsets[series] : offsets[series + 1]]
@@ -114,7 +105,8 @@ def _message_starts(
 
 
 @kernel(INT64S, INT64S, BOOLEANS)
-def _joined_messages(ends: Integers, sizes: Integers, begins: npt.NDArray[np.bool_]) -> tuple[Integers, Integers]:
+def joined_messages(ends: Integers, sizes: Integers, begins: npt.NDArray[np.bool_]) -> tuple[Integers, Integers]:
+    """Return the end and the bytes of each message; parameters as for `begins`, and what that returns."""
     count = 0
     for begin in begins:
         count += begin

@@ -15,18 +15,6 @@ from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 
 
-def classes(values: Integers, offsets: Integers, tolerance: float) -> Integers:
-    """Number the classes of alike values in each series, from 0.
-
-    Parameters
-    ----------
-    values : shape (n,), each series in any order, >= 0 and below 2^53
-    offsets : shape (series + 1,): series i holds the values `offsets[i]` to `offsets[i + 1]`
-    tolerance : ratio, >= 0
-    """
-    return _classes(values, offsets, float(tolerance))
-
-
 class Collected(NamedTuple):
     """The values of each class together, series by series, class by class.
 
@@ -80,7 +68,15 @@ def _longest_series(offsets: Integers) -> int:
 
 
 @kernel(INT64S, INT64S, FLOAT64)
-def _classes(values: Integers, offsets: Integers, tolerance: float) -> Integers:
+def classes(values: Integers, offsets: Integers, tolerance: float) -> Integers:
+    """Number the classes of alike values in each series, from 0.
+
+    Parameters
+    ----------
+    values : shape (n,), each series in any order, >= 0 and below 2^53
+    offsets : shape (series + 1,): series i holds the values `offsets[i]` to `offsets[i + 1]`
+    tolerance : ratio, >= 0
+    """
     numbers, different = np.empty(values.size, np.int64), np.empty(_longest_series(offsets))
     for series in range(offsets.size - 1):
         low, high = offsets[series], offsets[series + 1]

@@ -60,7 +60,7 @@ def test_what_was_taken_for_what_is_counted() -> None:
 
 def test_kinds_are_asked_for_after_five_steps() -> None:
     early = run.truth()["truth_steps"].with_columns(pl.col("start_ns", "end_ns") + 500)
-    assert pairs.SETTLED == 5
+    assert pairs.SETTLED_STEPS == 5
     assert asked({}, truth_steps=early)["window_start_ns"].unique().to_list() == [1000]  # 4 have ended before 1,000
     one_more = early.with_columns(pl.col("start_ns", "end_ns") - 50)
     assert asked({}, truth_steps=one_more)["window_start_ns"].unique().sort().to_list() == [0, 1000]

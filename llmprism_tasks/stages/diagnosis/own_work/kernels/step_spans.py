@@ -60,6 +60,7 @@ class Steps(NamedTuple):
 STEPS = named_tuple(Steps, INT64S, INT64S, INT64S, INT64S)
 
 
+@kernel(TRANSFERS, STEPS, BOOLEANS, INT64S)
 def carried(transfers: Transfers, steps: Steps, chosen: Flags, owners: Integers) -> Integers:
     """Return the bytes that begin in each step, shape (steps,).
 
@@ -68,11 +69,6 @@ def carried(transfers: Transfers, steps: Steps, chosen: Flags, owners: Integers)
     chosen : shape (pairs,): those that count
     owners : shape (pairs,): at which end, the `senders` or the `receivers`
     """
-    return _carried(transfers, steps, chosen, owners)
-
-
-@kernel(TRANSFERS, STEPS, BOOLEANS, INT64S)
-def _carried(transfers: Transfers, steps: Steps, chosen: Flags, owners: Integers) -> Integers:
     starts, total = transfers.starts, np.zeros(steps.starts.size, np.int64)
     for pair in range(owners.size):
         if not chosen[pair]:

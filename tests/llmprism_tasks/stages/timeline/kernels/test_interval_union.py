@@ -14,7 +14,7 @@ from llmprism_tasks.stages.timeline.kernels.interval_union import (
     NO_SEGMENT,
     Counterparts,
     Intervals,
-    between,
+    gaps_between,
     joined,
     sorts,
 )
@@ -99,7 +99,7 @@ def test_a_peer_is_the_other_ends_segment_of_the_same_number(owner: int, segment
 
 
 def gaps(opens: int, closes: int, *rows: Row) -> list[tuple[int, int, int, int]]:
-    found = between(intervals([list(rows)]), np.array([opens]), np.array([closes]))
+    found = gaps_between(intervals([list(rows)]), np.array([opens]), np.array([closes]))
     assert found.lengths.tolist() == (found.ends - found.starts).tolist()
     assert found.segments.tolist() == [0] * found.starts.size
     return list(zip(*(column.tolist() for column in found[1:5]), strict=True))
@@ -118,7 +118,7 @@ def test_a_segment_without_intervals_is_one_gap() -> None:
 
 def test_gaps_are_of_one_sort_with_the_same_around_them_in_segments_of_one_sort() -> None:
     rows = [(3, 5, 1), (8, 9, 1)]
-    found = between(intervals([rows, rows, rows[:1]]), np.zeros(3, np.int64), np.full(3, 12))
+    found = gaps_between(intervals([rows, rows, rows[:1]]), np.zeros(3, np.int64), np.full(3, 12))
     numbers, codes = sorts(found, np.array([0, 1, 0]), 4)
     expected = [0 + 1, 4 + 1, 4 + 0, 16 + 1, 20 + 1, 20 + 0, 0 + 1, 4 + 0]
     assert codes[numbers].tolist() == expected
