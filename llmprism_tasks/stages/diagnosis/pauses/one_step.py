@@ -21,8 +21,10 @@ from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, as_likely, candidate_columns
 from llmprism_tasks.stages.diagnosis.network import devices
+from llmprism_tasks.stages.diagnosis.network.devices import NAMED_ALONE
 from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES
 from llmprism_tasks.stages.diagnosis.pauses.habit import SLOW_STORAGE_RATIO, is_habit
+from llmprism_tasks.stages.diagnosis.pauses.held_transfers import held_nics
 from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped_in_step
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.diagnosis.step_times.duration_model import WORTH_A_ROW, DurationModel
@@ -329,12 +331,26 @@ def _flapping_device(steps: Steps, slow: Flags, evidence: Evidence, settings: Di
             "kind": row["kind"] if slow[-1] else "link_flap",
             "how": how,
         }
-    suspects = _ring_suspects(alone.once(devices.hops_in_trouble, once))
+    held = _held_nics(steps, slow, alone.flows)
+    if len(held) == 1:
+        how = f"while transfers through {held[0]} alone took longer than ever, for most of that time"
+        kind = "slow_nic" if slow[-1] else "link_flap"
+        return {"subject_type": "addr", "subject": held[0], "confidence": NAMED_ALONE, "kind": kind, "how": how}
+    suspects = held or _ring_suspects(alone.once(devices.hops_in_trouble, once))
     odds = as_likely(suspects)
     if not odds:
         return None
-    how = f"while a ring was slow on every hop of {', '.join(suspects)}, one of which may have lost its link"
+    slowed = "transfers alone were slow between" if held else "a ring was slow on every hop of"
+    how = f"while {slowed} {', '.join(suspects)}, one of which may have lost its link"
     return candidate_columns(odds) | {"kind": "cross_step", "how": how}
+
+
+def _held_nics(steps: Steps, slow: Flags, flows: pl.DataFrame) -> list[str]:
+    """Return the NICs that alone held the transfers of the slow steps."""
+    step, inside = _step_of_times(flows["flow_start_ns"].to_numpy(), steps)
+    quick = ~(steps.excess > WORTH_A_ROW * steps.model.usual_ns)
+    placed = flows.with_columns(slow=pl.Series(inside & slow[step]), quick=pl.Series(inside & quick[step]))
+    return held_nics(placed, float(steps.excess[slow].sum()))
 
 
 def _ring_suspects(hops: pl.DataFrame) -> list[str]:
