@@ -109,8 +109,10 @@ def steps_together(
     linked = set(_groups_with_links(pairs, settings)["group"])
     in_line = set(_groups_in_line(pairs, settings)["group"])
     names = [group.pairs["group"][0] for group in groups]
+    # In a ring alone equal buckets are told from steps by nothing, and the forward pass is as silent as a pause.
     known = [
-        {"by_bytes": by_bytes, "by_passes": name not in linked, "by_pauses": name not in in_line} for name in names
+        {"by_bytes": by_bytes, "by_passes": name not in linked, "by_pauses": name in linked and name not in in_line}
+        for name in names
     ]
     found = [
         _find_group_steps(times, offsets, group, settings, **asked) for group, asked in zip(groups, known, strict=True)

@@ -313,7 +313,7 @@ def _steps_between_pauses(several: Steps, fitting: Fitting) -> Steps | None:
         return None
     times = several.template.sum() / found.template.sum()
     pauses = (
-        abs(times / max(round(times), 2) - 1) <= SAME_TEMPLATE
+        abs(times - max(round(times), 2)) <= SAME_TEMPLATE
         and not has_more(several, found, fitting.traffic)
         and pause >= found.period_ns
     )
