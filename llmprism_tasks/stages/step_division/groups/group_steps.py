@@ -107,11 +107,15 @@ def steps_together(
     """
     times, offsets, groups = _flow_arrays_and_groups(flows, pairs, parts)
     linked = set(_groups_with_links(pairs, settings)["group"])
+    in_line = set(_groups_in_line(pairs, settings)["group"])
+    names = [group.pairs["group"][0] for group in groups]
+    # In a ring alone equal buckets are told from steps by nothing, and the forward pass is as silent as a pause.
+    known = [
+        {"by_bytes": by_bytes, "by_passes": name not in linked, "by_pauses": name in linked and name not in in_line}
+        for name in names
+    ]
     found = [
-        _find_group_steps(
-            times, offsets, group, settings, by_bytes=by_bytes, by_passes=group.pairs["group"][0] not in linked
-        )
-        for group in groups
+        _find_group_steps(times, offsets, group, settings, **asked) for group, asked in zip(groups, known, strict=True)
     ]
     return _keep_explained_groups(found, pairs, settings)
 
@@ -121,6 +125,19 @@ def _groups_with_links(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.Data
     main = pairs.filter(pl.col("bytes") >= balance.MAIN_LINK_BYTES * pl.col("bytes").max().over("group"))
     both = main.join(opposite(main, "bytes", key=("group",)), on=["group", *nic_pairs.PAIR])
     return both.filter(log_ratio("bytes", "back_bytes") <= settings.answer_bytes).select("group").unique()
+
+
+def _groups_in_line(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the groups that are lines of NICs, whose pairs send messages of one size that come back: `group`.
+
+    These are links of a pipeline, of which gradients are not seen, or two replicas. In a ring there are as many links
+    as NICs.
+    """
+    back = answered(pairs, settings).select("pair", back=pl.lit(value=True))
+    known = pairs.join(back, on="pair", how="left")
+    nics = pl.concat_list(nic_pairs.PAIR).list.explode().n_unique()
+    seen = known.group_by("group").agg(pl.col("back").count(), links=pl.len(), nics=nics)
+    return seen.filter(pl.col("back") == pl.col("links"), pl.col("links") < 2 * pl.col("nics")).select("group")
 
 
 def recut_at_step_ends(
@@ -270,14 +287,14 @@ def _sample_group(times: Times, offsets: Integers, group: _Group) -> _Sample | N
 
 
 def _find_group_steps(
-    times: Times, offsets: Integers, group: _Group, settings: RhythmSettings, *, by_bytes: bool, by_passes: bool
+    times: Times, offsets: Integers, group: _Group, settings: RhythmSettings, **asked: bool
 ) -> Found | None:
-    """Return the steps of one group."""
+    """Return the steps of one group, given what may tell them, as `repeated` takes it."""
     sample = _sample_group(times, offsets, group)
     if sample is None:
         return None
     moved_until = partial(_bytes_per_segment, times, offsets, group.place)
-    steps = repeated(sample.traffic, settings, by_bytes=by_bytes, by_passes=by_passes)
+    steps = repeated(sample.traffic, settings, **asked)
     cut = None if steps is None else _steps_by_template(steps, moved_until(steps.until_ns), group.back, settings)
     if steps is not None and cut is not None:
         found = _steps_with_participants(cut, group, sample, told=steps.told, ended=steps.ended)

@@ -23,9 +23,10 @@ import numpy as np
 
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.step_division.groups.group_period import TRAINING_SHARE
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
 from llmprism_tasks.stages.step_division.groups.templates import byte_clock, passes, silence_clock, step_ends
-from llmprism_tasks.stages.step_division.groups.templates.accumulation import accumulated
+from llmprism_tasks.stages.step_division.groups.templates.accumulation import MOST_BATCHES, accumulated
 from llmprism_tasks.stages.step_division.groups.templates.fit import (
     CLOCKED_SILENCES_PER_STEP,
     SILENCES_PER_STEP,
@@ -52,7 +53,9 @@ from llmprism_tasks.stages.step_division.groups.templates.levels import (
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 
 
-def repeated(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool, by_passes: bool) -> Steps | None:
+def repeated(
+    traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool, by_passes: bool, by_pauses: bool = True
+) -> Steps | None:
     """Return the steps of a group: what the smallest template between whose segments the silences stand out makes of
     it; where none does, what the template makes of it that comes again by the byte clock, or the clearest one if it
     explains all. None without any of these.
@@ -64,14 +67,17 @@ def repeated(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool, by_p
     ----------
     by_bytes : whether the byte clock may tell the steps where silences do not
     by_passes : whether a forward and a backward pass may; those of pipelines are no two lengths of silence
+    by_pauses : whether a silence longer than a step may be a pause; where only links of a pipeline are seen, these are
+        silent while other stages work
     """
-    best = _find_steps(traffic, settings, by_bytes=by_bytes, by_passes=by_passes)
+    known = {"by_bytes": by_bytes, "by_passes": by_passes, "by_pauses": by_pauses}
+    best = _find_steps(traffic, settings, **known)
     if best is None:
         return None
     segment = np.searchsorted(best.until_ns, traffic.starts)
     steady = takes_part(bytes_of_pairs(traffic, best.until_ns)[best.whole])
     kept = steady[traffic.pair] & (best.whole[segment] | (traffic.ends - traffic.starts <= best.period_ns))
-    again = best if kept.all() else _find_steps(traffic.of(kept), settings, by_bytes=by_bytes, by_passes=by_passes)
+    again = best if kept.all() else _find_steps(traffic.of(kept), settings, **known)
     return again if again is not None and (again.told or again.ended or again.is_clear()) else None
 
 
@@ -132,7 +138,9 @@ def _cut_near_places(places: Floats, fitting: Fitting, silences: Silences, found
     return fitting.cut(silences, -off * bursts, found.template)
 
 
-def _find_steps(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool, by_passes: bool) -> Steps | None:
+def _find_steps(
+    traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool, by_passes: bool, by_pauses: bool
+) -> Steps | None:
     """Return what the smallest template with passes, or with clear silences between its segments, makes of a group;
     where there is none, what comes again by the byte clock; where this tells no steps either, the best template."""
     fitting = Fitting.of(traffic, settings)
@@ -141,7 +149,7 @@ def _find_steps(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool, b
     tried = [fitting.fit(template, SILENCES_PER_STEP) for template in fitting.proposed()]
     fitted = [one for one in tried if one is not None and has_same_pairs(one, traffic)]
     likely = [one for one in fitted if one.is_likely()]
-    best = _choose_clear_template(likely, fitting)
+    best = _choose_clear_template(likely, fitting, by_pauses=by_pauses)
     cycled = None
     if by_passes:
         cycled = _steps_by_silence_clock(likely, fitting)
@@ -262,7 +270,7 @@ def _end_of_backward(ends: Integers, fitting: Fitting) -> passes.Backward | None
     return passes.end_of_backward(fitting.traffic, fitting.silences, ends, **known)
 
 
-def _choose_clear_template(tried: list[Steps], fitting: Fitting) -> Steps | None:
+def _choose_clear_template(tried: list[Steps], fitting: Fitting, *, by_pauses: bool) -> Steps | None:
     """Return what the smallest clear template makes of a group that is no part of a larger one; None without any.
 
     If none is clear, it is the smallest one such that the silences between several of it are no longer.
@@ -282,12 +290,52 @@ def _choose_clear_template(tried: list[Steps], fitting: Fitting) -> Steps | None
         and not any(has_more(larger, one, fitting.traffic) for larger in tried[place + 1 :])
     ]
     clear = next((one for one in known if one.clarity >= CLEAR_SIGMAS and one.explained > more), None)
+    paused = _steps_between_pauses(clear, fitting) if clear is not None and by_pauses else None
+    if paused is not None:
+        return paused
     if clear is not None:
         twice = (one for one in known if one.clarity >= CLEAR_SIGMAS and is_scatter_and_gather(one, clear))
         return next(twice, clear)._replace(told=True)
     if not known:
         return None
     return reduce(lambda best, larger: larger if is_between_longer(larger, best) else best, known)
+
+
+def _steps_between_pauses(several: Steps, fitting: Fitting) -> Steps | None:
+    """Return the steps of the byte clock, if some are as many bytes as several of it, and the silences after these are
+    longer than one takes: they are pauses, such as checkpoints. The optimizer takes less."""
+    pause = _silence_between(several, fitting)
+    if several.period_ns - pause <= TRAINING_SHARE * several.period_ns:
+        return None
+    fewest = max(2, int(several.period_ns / pause))  # all of one is no longer than the pause
+    found = _steps_by_byte_clock(fitting) if _has_equal_parts(several, fewest, fitting) else None
+    if found is None or not found.is_likely():
+        return None
+    times = several.template.sum() / found.template.sum()
+    pauses = (
+        abs(times - max(round(times), 2)) <= SAME_TEMPLATE
+        and not has_more(several, found, fitting.traffic)
+        and pause >= found.period_ns
+    )
+    return found._replace(ended=True) if pauses else None
+
+
+def _has_equal_parts(steps: Steps, fewest: int, fitting: Fitting) -> bool:
+    """Say whether silences cut most steps into so many parts, or more, in which most streams move the same."""
+    traffic, silences = fitting.traffic, fitting.silences
+    moved, there = traffic.moved(silences.at), steps.template > 0
+    sent = moved.sum(axis=1)
+    bounds = traffic.sent[np.append(0, np.searchsorted(traffic.starts, steps.until_ns))]
+    low, high = (side[steps.whole, np.newaxis] for side in (bounds[:-1], bounds[1:]))
+    for parts in range(fewest, min(silences.at.size // low.size, MOST_BATCHES) + 1):
+        edges = low + (high - low) * np.arange(parts + 1) / parts
+        after = np.clip(np.searchsorted(sent, edges), 1, sent.size - 1)
+        near = after - (edges - sent[after - 1] < sent[after] - edges)
+        each, part = np.diff(moved[near], axis=1)[:, :, there], steps.template[there] / parts
+        alike = (np.abs(each - part) <= fitting.byte_tolerance * part).mean(axis=2) >= NEARLY_ALL
+        if alike.mean() >= NEARLY_ALL:
+            return True
+    return False
 
 
 def _steps_with_passes(tried: list[Steps], best: Steps | None, fitting: Fitting) -> Steps | None:

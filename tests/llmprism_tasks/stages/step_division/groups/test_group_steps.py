@@ -98,6 +98,32 @@ def test_steps_that_explain_all_bytes_are_found_though_silences_alone_do_not_tel
     assert bool(ends(layered(40, 0.45, other=other), told=False)) == clear
 
 
+def saved(pause: float, parts: int = 1) -> list[Row]:
+    """Return 40 steps of two NICs, whose silences are of any length, with a checkpoint after every fifth of them. A
+    step takes 1.1 s; its first burst is as large as three others, or is so many of them."""
+    draw = np.random.default_rng(1)
+    rows: list[Row] = []
+    begin = 0.0
+    for step in range(40):
+        for layer in range(8):
+            size, count = (60 * MB, parts) if layer == 0 else (20 * MB, 1)
+            begins = [begin + 20 / count * part for part in range(count)]
+            rows += ring("ab", begins, length=20 / count, parts=1, size=size // count)
+            begin += 20 + 100 * math.exp(draw.normal(0, 0.45) + (0.7 if layer == 7 else 0))
+        begin += pause if step % 5 == 4 else 0
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("pause", "parts", "steps"),
+    [(800, 1, 8), (1400, 1, 40), (4000, 1, 40), (9000, 1, 8), (1400, 3, 8)],
+    ids=["shorter than a step", "longer", "much longer", "idle for most of it", "links of a pipeline"],
+)
+def test_a_silence_longer_than_a_step_after_every_few_of_them_is_a_pause(pause: float, parts: int, steps: int) -> None:
+    """Messages of one size that come back may be of a pipeline, whose other stages work in the silence."""
+    assert len(ends(saved(pause, parts)) or ends(saved(pause, parts), told=False)) == steps
+
+
 @pytest.mark.parametrize("pause", [15, 400])
 def test_silences_tell_steps_that_are_longer_between_them_or_come_again(pause: float) -> None:
     assert ends(steps_of([1800.0 * number for number in range(30)], pause=pause))
