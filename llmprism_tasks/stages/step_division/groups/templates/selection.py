@@ -205,8 +205,19 @@ def _steps_by_silence_clock(tried: list[Steps], fitting: Fitting) -> Steps | Non
     if found is None:
         return None
     single = any(np.isnan(one.clarity) and one.explained >= EXPLAINED_BYTES for one in tried)
+    if single and not _comes_again_without_pauses(again.step, fitting):
+        return None
     sure = again.correlation >= PRESENT or (not single and _has_visible_passes(found, fitting))
     return found if sure and not (single and found.clarity >= CLEAR_SIGMAS) else None
+
+
+def _comes_again_without_pauses(step: float, fitting: Fitting) -> bool:
+    """Say whether silences are as long again after so many bytes also if the longest ones, two for each step, are no
+    longer than the others: the pause, and the longest by chance."""
+    traffic, silences = fitting.traffic, fitting.silences
+    pauses = 2 * traffic.sent[-1] / step / silences.at.size
+    rest = silence_clock.step_bytes(traffic, silence_clock.without_pauses(silences, min(pauses, 1.0)))
+    return rest is not None and abs(np.log(rest.step / step)) <= SAME_TEMPLATE
 
 
 def _explains_all(steps: Steps, fitting: Fitting) -> bool:

@@ -77,6 +77,11 @@ def step_bytes(traffic: Traffic, silences: Silences) -> Again | None:
     return Again(exact * total / places, float(again[peaks[0]]))
 
 
-def without_pauses(silences: Silences) -> Silences:
-    """Return silences, none of them longer than all but pauses are."""
-    return silences._replace(length=np.minimum(silences.length, np.quantile(silences.length, 1 - PAUSES_SHARE)))
+def without_pauses(silences: Silences, share: float = PAUSES_SHARE) -> Silences:
+    """Return silences, none of them longer than all but pauses are.
+
+    Parameters
+    ----------
+    share : ratio of the silences that may be pauses
+    """
+    return silences._replace(length=np.minimum(silences.length, np.quantile(silences.length, 1 - share)))

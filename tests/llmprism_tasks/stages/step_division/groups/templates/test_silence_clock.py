@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from gathered_traffic import UNIT, Bursts, gathered_traffic
 from handmade import MS
@@ -72,3 +73,22 @@ def test_single_bursts_with_pauses_are_steps_and_no_parts_of_one() -> None:
     """Each burst moves the same, so what comes again after 25 of them is nothing but the pause."""
     sent = gathered_traffic(([(3_000.0, 4)] + [(400.0, 4)] * 24) * 8, jitter=0.1)
     assert selection.repeated(sent, DEFAULT, by_bytes=False, by_passes=True) is None
+
+
+def parted(longer: int, times: float) -> Bursts:
+    """Return 195 equal steps, of which three in ten send in two bursts; of each 15 the first ones come after a silence
+    that is so many times as long."""
+    draw, bursts = np.random.default_rng(0), []
+    for number in range(195):
+        silence = 500.0 * (times if number % 15 < longer else 1.0)
+        bursts += [(silence, 1), (6.0, 1)] if draw.random() < 0.3 else [(silence, 2)]
+    return bursts
+
+
+@pytest.mark.parametrize(("longer", "times", "told"), [(1, 2.4, None), (7, 2.4, 15)], ids=["a pause", "two passes"])
+def test_a_pause_after_every_few_equal_bursts_makes_no_step_of_them(
+    longer: int, times: float, told: int | None
+) -> None:
+    """Without the longest of 15 silences the others come again if they are of two lengths, and else by chance."""
+    found = selection.repeated(gathered_traffic(parted(longer, times)), DEFAULT, by_bytes=False, by_passes=True)
+    assert (None if found is None else round(found.template.sum() / (4 * UNIT))) == told
