@@ -95,7 +95,6 @@ def find_first_stopped(where: StepProgress, hosts: Mapping[str, str], *, togethe
     due = _next_of_hosts(nics)
     if due.is_empty():
         return None
-    due = _lost_or_stopped(due, where)
     absent = absences(where.pairs, where.ended_ns, hosts, where.lost)
     by_time, cut_by_time = _first_due(due, absent, where, together=True)
     chances, cut = (by_time, cut_by_time) if together else _first_due(due, absent, where, together=False)
@@ -132,18 +131,6 @@ def _next_of_hosts(nics: pl.DataFrame) -> pl.DataFrame:
     first = due.group_by("host").agg(pl.len(), pl.all().gather(middle).first()).sort("host")
     chances = [binomial.tail(*row) for row in first.select("len", "nics", "lost").iter_rows()]
     return first.with_columns(lost=pl.Series(chances, dtype=pl.Float64)).drop("len", "nics")
-
-
-def _lost_or_stopped(due: pl.DataFrame, where: StepProgress) -> pl.DataFrame:
-    """Return what is due with `lost` as the chance that it was lost, where its sender may have stopped before it.
-
-    A host stops between two of its messages the likelier the longer it waits between them. A message that leaves
-    together with the one before is hardly ever the first that is missing, and is lost as easily as any.
-    """
-    waited_ns = due["due_ns"].to_numpy() - due["last_ns"].fill_null(where.ended_ns).to_numpy() + _noise_ns(due)
-    stopped = np.clip(waited_ns / where.period_ns, 0, 1)
-    lost = due["lost"].to_numpy()
-    return due.with_columns(lost=pl.Series(lost / np.maximum(lost + stopped, np.finfo(np.float64).tiny)))
 
 
 def _noise_ns(due: pl.DataFrame) -> Floats:

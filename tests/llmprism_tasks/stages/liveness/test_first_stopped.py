@@ -230,16 +230,8 @@ def test_one_of_several_nics_that_owes_what_is_often_lost_may_not_have_stopped(o
     nics: Sends = {f"a{at}": ("b0", 900 if at < owing else None, 5, 1000, 700) for at in range(4)}
     told = first(stood(nics | {"b0": ("a0", 500, 5, 0, 0)}, chances={f"a{at}": 0.2 for at in range(4)}))
     assert told is not None
-    assert told.is_sure == is_sure
-    assert (set(told.chances) == {"host-a"}) == is_sure
-
-
-@pytest.mark.parametrize(("waits", "named"), [(0, False), (1, False), (500, True)])
-def test_a_nic_hardly_stops_between_two_messages_that_leave_together(waits: float, named: bool) -> None:
-    """Of one in a hundred the record is lost."""
-    sends: Sends = {"a": ("b", 900, 0, 900 + waits, 950), "b": ("a", 0, 5, 0, 0)}
-    told = first(stood(sends, chances={"a": 0.01}))
-    assert (told is not None and told.is_sure and told.host == "host-a") == named
+    assert (told.host, told.is_sure) == ("host-a", is_sure)
+    assert ("host-b" in told.chances) != is_sure
 
 
 @pytest.mark.parametrize(("begun_ms", "is_sure"), [(30.0, False), (1900.0, True)])
