@@ -77,9 +77,9 @@ def closing(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int, settings: Rec
     """Keep the other pairs that, together, close circuits between the clusters that plain pairs make.
 
     They count if they carry most of what their NICs send, have a rhythm, if a short one, or go on: they send in most
-    turns of their clusters' rhythm since they began. Through a cluster there is always a way back: what neither has a
-    rhythm nor goes on between two of them must come back over pairs like it, as gradients seen once do, and copies do
-    not.
+    turns of their clusters' rhythm since they began. Through a cluster there is always a way back. So a pair without a
+    rhythm must be part of a circuit of pairs like it, as gradients seen once are, or link two clusters and go on.
+    Copies do neither.
 
     Parameters
     ----------

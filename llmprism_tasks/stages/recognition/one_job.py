@@ -155,8 +155,9 @@ def _log_odds_of_distances(ends: Integers, others: Integers, period_ns: float, n
 
     Those of two jobs walk, by the difference of their periods, if it is ever so small, and by the jitter that they do
     not share, or are anything. Where a fault makes a ring slow, or a step was cut wrongly, the distance shifts and
-    shifts back. Each shift costs what it says of one step, and the choice of the step. Distances have Laplace
-    distributions, for some are far off: likelihoods follow from mean absolute deviations.
+    shifts back. A shift costs one distance, which tells nothing then, and the logarithm of how many steps it may be at.
+    Some distances are far off, so they have Laplace distributions, whose likelihoods follow from mean absolute
+    deviations.
 
     Parameters
     ----------

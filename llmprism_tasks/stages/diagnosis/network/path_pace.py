@@ -268,9 +268,9 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     sorted by `HOP_ON_PATH`, with `switch_path`, `now` and `usual` (ns per byte in slow and in healthy steps), `ratio`,
     `slow`, `ring_bound` (all hops of its ring are slow, so its pace may be that of the slowest), `innocent` and
     `proven`. All hops of a ring wait for its slowest hop. If some are slower than others, even if only in what they
-    send early, those alone are `slow` and the others `innocent`. Hops that were slow in what
-    they sent early are `proven`. A hop that never sends early is neither. Paths seen in too few slow steps or too few
-    healthy ones are absent.
+    send early, those alone are `slow` and the others `innocent`. Hops that were slow in what they sent early are
+    `proven`. A hop that never sends early is neither. Paths seen in too few slow steps or too few healthy ones are
+    absent.
     """
     ratio = pl.col("now") / pl.col("usual")
     ring = pl.col("kind") == "dp"

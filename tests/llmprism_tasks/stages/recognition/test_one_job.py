@@ -193,3 +193,17 @@ def test_whether_one_waits_is_asked_where_periods_are_unlike(
     monkeypatch.setattr(one_job, "_log_odds_of_distances", lambda *_: 0.0)
     assert before != 1.0
     assert (compared(steps, others) == 1.0) is asked
+
+
+@pytest.mark.parametrize(("shifts", "one"), [(0, True), (2, True), (4, False)])
+def test_a_job_explains_that_its_distance_shifts_and_shifts_back(shifts: int, one: bool) -> None:
+    ends, draw = walk(40, seed=1, jitter=0.05), np.random.default_rng(5)
+    apart = np.array([0.0, 0.25, 0.02, -0.25, 0.05])[np.arange(40) * (shifts + 1) // 40]
+    late = apart + draw.normal(0, 0.005, 40)
+    assert (compared(rail(ends), rail(ends + late)) > 0) is one
+
+
+def test_each_shift_is_as_dear_as_the_choice_of_its_step() -> None:
+    ends, late = walk(40, seed=1, jitter=0.05), np.random.default_rng(5).normal(0, 0.005, 40)
+    shifted = late + np.where((np.arange(40) >= 15) & (np.arange(40) < 25), 0.25, 0.0)
+    assert compared(rail(ends), rail(ends + late)) - compared(rail(ends), rail(ends + shifted)) > 2 * np.log(40)

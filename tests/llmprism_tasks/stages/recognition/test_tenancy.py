@@ -1,0 +1,32 @@
+"""Which clusters of NICs on the same hosts are rails of one job."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from handmade import MS, WINDOW, every, flows, ring, settings
+
+from llmprism_tasks.stages.recognition.tenancy import tenants
+from llmprism_tasks.stages.traffic import nic_pairs
+
+
+def test_any_cluster_of_a_job_may_say_that_it_is_part_of_a_wider_one() -> None:
+    """Two clusters send together, and the steps of the first end anywhere; the second keeps its distance."""
+    draw = np.random.default_rng(1)
+    wide = np.cumsum(draw.normal(2000, 60, 20))
+    ends = {0: wide, 1: wide + draw.uniform(-900, 900, 20), 2: wide + 300 + draw.normal(0, 5, 20)}
+    nics = {0: ["a0", "b0", "c0", "d0"], 1: ["a1", "b1"], 2: ["a2", "b2"]}
+    members = pl.DataFrame(
+        [(addr, addr[0], cluster) for cluster, addrs in nics.items() for addr in addrs],
+        schema=["addr", "host", "cluster"],
+        orient="row",
+    )
+    steps = pl.DataFrame(
+        [(cluster, WINDOW.start_ns + round(end * MS), 2000.0 * MS) for cluster, some in ends.items() for end in some],
+        schema=["cluster", "end_ns", "period_ns"],
+        orient="row",
+    ).sort("cluster", "end_ns")
+    small = [at + draw.uniform(0, 500) for at in every(2000, count=20)]
+    sent = nic_pairs.in_order(flows(ring(nics[0], every(2000, count=20)), ring(nics[1], small), ring(nics[2], small)))
+    found = tenants(members, steps, sent, (WINDOW.start_ns, WINDOW.end_ns), settings().recognition)
+    assert found["job"].n_unique() == 1
