@@ -227,7 +227,9 @@ def _part_at_times(bulk: pl.DataFrame, begins_ns: Integers) -> tuple[pl.DataFram
 def _with_start_ups(bulk: pl.DataFrame, begins_ns: Integers, settings: TrafficSettings) -> Integers:
     """Let pairs that send while jobs start, and no more, begin when the main ones of both their NICs last did.
 
-    Weights go along trees, over pairs that no step uses: of these alone nobody can tell a silence.
+    Weights go along trees, over pairs that no step uses: of these alone nobody can tell a silence. A pair that goes on
+    while all others of its NICs are silent carries a copy of files or chatter beside the job's traffic, and begins with
+    them: a run of which one pair had a longer past than the others would have no steps.
     """
     if not begins_ns.any():
         return begins_ns
@@ -240,6 +242,8 @@ def _with_start_ups(bulk: pl.DataFrame, begins_ns: Integers, settings: TrafficSe
     for ends in (source, target):
         np.minimum.at(first, ends, np.where(told_ns > latest[ends] - least_ns, told_ns, AFTER_ALL))
     back_ns = np.minimum(first[source], first[target])
+    goes_on_alone = _others_begin(bulk, begins_ns > np.maximum(latest[source], latest[target]) - least_ns)
+    told_ns = np.where((begins_ns == 0) & goes_on_alone, back_ns, begins_ns)
     pair = np.repeat(np.arange(begins_ns.size), np.diff(nic_pairs.starts_of_pairs(bulk)))
     starts = bulk["flow_start_ns"].to_numpy()
     soon = (starts < back_ns[pair]) & (starts >= back_ns[pair] - least_ns)
@@ -247,7 +251,26 @@ def _with_start_ups(bulk: pl.DataFrame, begins_ns: Integers, settings: TrafficSe
     silent = begins_ns == 0
     # Asked again, for by now the start-up may begin earlier.
     silent[pair[(starts < back_ns[pair]) & (starts >= back_ns[pair] - least_ns)]] = False
-    return np.where(silent, back_ns, begins_ns)
+    return np.where(silent, back_ns, told_ns)
+
+
+def _others_begin(bulk: pl.DataFrame, begin: Flags) -> Flags:
+    """Say of which pairs all others of both their NICs begin anew, up to a hundredth of what these move.
+
+    Parameters
+    ----------
+    begin : which pairs do
+    """
+    source, target, count = ends_of_pairs(bulk)
+    moved = ragged.sums(bulk["bytes"].to_numpy(), nic_pairs.starts_of_pairs(bulk))
+    anew = np.where(begin, moved, 0)
+    of_nics = np.zeros((2, count))
+    for ends in (source, target):
+        np.add.at(of_nics[0], ends, moved)
+        np.add.at(of_nics[1], ends, anew)
+    others, of_them = of_nics[:, source] + of_nics[:, target] - 2 * np.stack([moved, anew])
+    alone: Flags = (of_them > 0) & (ONE_WAY_PART * (others - of_them) <= others)
+    return alone
 
 
 def main_pairs(bulk: pl.DataFrame) -> Flags:

@@ -159,14 +159,24 @@ def test_silences_that_come_again_and_again_are_pauses_unless_weights_follow(wei
     assert min(seconds(since.filter(pl.col("bytes") == 10**6))) == begins
 
 
-@pytest.mark.parametrize(("also_at", "since"), [([], 178), ([167], 178), ([172], 172), ([165, 172], 58)], ids=str)
+@pytest.mark.parametrize(("also_at", "since"), [([], 178), ([167], 178), ([172], 172), ([165, 172], 178)], ids=str)
 def test_pairs_that_only_start_ups_use_begin_with_the_others(also_at: list[float], since: float) -> None:
-    """A few seconds sooner, maybe, after ten without anything: who goes on all the time begins nothing."""
+    """A few seconds sooner, maybe, after ten without anything; who goes on alone all the time, with them."""
     tree = sent([58, 118, 178, *also_at], "a", "c").with_columns(bytes=pl.lit(MUCH, dtype=pl.Int64))
     flows = pl.concat([ring(0), tree, sent([58, 118, 178], "a", "b").with_columns(bytes=pl.lit(MUCH, dtype=pl.Int64))])
     kept = since_restart(flows, WHOLE, DEFAULT)
     assert min(seconds(kept.filter(pl.col("dst_addr") == "b"))) == 178
     assert min(seconds(kept.filter(pl.col("dst_addr") == "c", pl.col("src_addr") == "a"))) == since
+
+
+@pytest.mark.parametrize(("size", "since"), [(50_000, 178), (100_000, 0)])
+def test_a_copy_beside_a_run_begins_with_it_unless_others_go_on(size: int, since: float) -> None:
+    """Others: a second pair that is never silent, and moves less or more than a hundredth of what the rings move."""
+    copy = sent(every(2, 0, 210), "a", "b").with_columns(src_addr=pl.lit("c"), dst_addr=pl.lit("a"))
+    other = sent(every(2, 0, 210), "a", "d").with_columns(bytes=pl.lit(size, dtype=pl.Int64))
+    run = [sent([*every(1, 0, 150), *every(1, 178, 210)], *pair) for pair in ("ab", "bc", "ca", "ba", "cb")]
+    kept = since_restart(pl.concat([*run[:2], *run[3:], copy, other]), WHOLE, DEFAULT)
+    assert min(seconds(kept.filter(pl.col("src_addr") == "c", pl.col("dst_addr") == "a"))) == since
 
 
 def test_with_who_does_not_begin_nothing_does() -> None:
