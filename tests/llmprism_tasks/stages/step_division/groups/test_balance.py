@@ -76,6 +76,14 @@ def test_what_goes_one_way_in_all_is_not_awaited(more: float, counts: bool) -> N
     assert (balance.unreturned(each, BACK[:2]) > 0) == counts
 
 
+@pytest.mark.parametrize(("alone", "counts"), [(40, True), (41, False)])
+def test_a_copy_that_follows_a_ring_is_no_answer_though_both_move_the_same_in_all(alone: int, counts: bool) -> None:
+    """A message a step goes round the ring. After so many of a hundred steps as much as that in all is copied back."""
+    each = np.ones((2, 100))
+    each[1] = np.where(np.arange(100) < alone, 0, 100 / (100 - alone))
+    assert (balance.unreturned(each, BACK[:2]) > 0) == counts
+
+
 def test_without_links_in_both_directions_nothing_is_awaited() -> None:
     each = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
     assert balance.unreturned(each, np.array([-1, -1])) == 0
