@@ -65,9 +65,10 @@ def unless_sharded(laid: pl.DataFrame, sharded: pl.DataFrame, pairs: pl.DataFram
     leaves a host at the NIC where it came in, a channel at each NIC (NCCL_CROSS_NIC=0, NCCL user guide): what is seen
     is the same as one ring for each place in the hosts.
 
-    Where most bytes of a ring come in one burst, and it still goes on through the step, it may be one of gradients
-    along which blocks of context go; where as much goes one way round as the other, gathers and reductions do. Where
-    there are experts or stages, too, these say more of the job than its rings.
+    A ring that goes on through the step may be one of gradients along which blocks of context go, so `cp` is NULL;
+    where as much goes one way round as the other, gathers and reductions do. Where most of its bytes come in one burst,
+    `dp` is NULL, too: of rings that fill the step, most gather. Where there are experts or stages, too, these say more
+    of the job than its rings.
 
     Parameters
     ----------
@@ -78,23 +79,28 @@ def unless_sharded(laid: pl.DataFrame, sharded: pl.DataFrame, pairs: pl.DataFram
     """
     gathered = pl.col("job_id").is_in(sharded.filter("sharded")["job_id"].implode())
     mixed = pl.col("job_id").is_in(pairs.filter(pl.col("kind").is_in(["ep", "pp"]))["job_id"].implode())
-    surely = pl.col("job_id").is_in(_gathering_jobs(pairs, same_bytes).implode())
+    both_ways, filled = (pl.col("job_id").is_in(some.implode()) for some in _gathering_jobs(pairs, same_bytes))
     peers = (gathered & (pl.col("tp") > 1)).fill_null(value=False)
-    blocks = gathered & ~mixed & ~surely
+    blocks = gathered & ~mixed & ~both_ways
     return laid.with_columns(
-        pl.when(~peers).then("tp"), pl.when(~peers & ~blocks).then("dp"), pl.when(~blocks).then("cp")
+        pl.when(~peers).then("tp"), pl.when(~peers & ~(blocks & ~filled)).then("dp"), pl.when(~blocks).then("cp")
     )
 
 
-def _gathering_jobs(pairs: pl.DataFrame, same_bytes: float) -> pl.Series:
-    """Return the jobs of which most gradients' pairs fill the step, or carry as much as the one that goes the other
-    way."""
+def _gathering_jobs(pairs: pl.DataFrame, same_bytes: float) -> tuple[pl.Series, pl.Series]:
+    """Return the jobs of which most gradients' pairs carry as much as the one that goes the other way, and those of
+    which most fill the step."""
     reducing = pairs.filter(pl.col("kind") == "dp").select("job_id", *ENDS, "bytes_per_step", "filling")
     back = reducing.select("job_id", src_addr="dst_addr", dst_addr="src_addr", back="bytes_per_step")
-    alike = ((pl.col("bytes_per_step") / pl.col("back")).log().abs() <= np.log1p(same_bytes)).fill_null(value=False)
-    most = [some.mean() >= MAJORITY for some in (pl.col("filling") >= MAJORITY, alike)]
-    answered = reducing.join(back, on=["job_id", *ENDS], how="left")
-    return answered.group_by("job_id").agg(most=pl.any_horizontal(most)).filter("most")["job_id"]
+    alike = (pl.col("bytes_per_step") / pl.col("back")).log().abs() <= np.log1p(same_bytes)
+    fills = pl.col("filling") >= MAJORITY
+    ratios = (
+        reducing.join(back, on=["job_id", *ENDS], how="left")
+        .group_by("job_id")
+        .agg(alike=alike.fill_null(value=False).mean(), filled=fills.mean())
+    )
+    both_ways, filled = (ratios.filter(pl.col(name) >= MAJORITY)["job_id"] for name in ("alike", "filled"))
+    return both_ways, filled
 
 
 def _ring_frames(seen: Rings) -> tuple[pl.DataFrame, ...]:
