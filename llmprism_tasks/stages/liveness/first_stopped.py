@@ -6,10 +6,12 @@ wait until their receivers are there. When each NIC was due follows from its own
 waited at the same place in earlier steps, with the deviation that it had there. In a ring, all members take part in
 each exchange, so the absence of one of them is evidence of its own.
 
-All members may have stopped together, as when a job is killed. If they did, no message was due before the last flow
-ended. Or what was due was under way: a collector that writes records of whole messages has none of it, unless a part
-of one is seen. Then the job looks as it does for as long as that takes, which is a share of its steps, while a host
-that stops always makes it so.
+All members may have stopped together, as when a job is killed or ends. If they did, no message was due before the
+last flow ended. Or what was due was under way: a collector that writes records of whole messages has none of it,
+unless a part of one is seen. Then the job looks as it does for as long as that takes, which is a share of its steps.
+One host that stops makes it so if it is this one, and for as long as it waits between what it sent last and what it
+owes. An exchange, too, has a member that is the last to begin, and is not seen while the exchange that it completes is
+under way. Or the records of all that was due were lost.
 """
 
 from __future__ import annotations
@@ -84,7 +86,8 @@ class FirstStopped:
 
 
 def find_first_stopped(where: StepProgress, hosts: Mapping[str, str], *, together: bool) -> FirstStopped | None:
-    """Return who stopped first; None if nothing was due, or if it is likelier that all members stopped together.
+    """Return who stopped first; None if nothing was due, or if all members stopped together: that is likelier by the
+    time alone, or sure by all.
 
     Parameters
     ----------
@@ -102,12 +105,13 @@ def find_first_stopped(where: StepProgress, hosts: Mapping[str, str], *, togethe
     stopped = {host: chance * absent.get(host, 1) for host, chance in stopped.items()}
     if cut > max(stopped.values()):
         return None
-    under_way = _chance_to_be_under_way(due, where) if together else 0.0
-    # If all were killed when all but one had begun an exchange, then between their beginnings, which are as far apart
-    # as healthy steps vary: that one was absent speaks against it, but no more strongly than that.
-    alike = {host: chance * max(1 / max(absent.get(host, 1), 1), LEAST_OVERDUE) for host, chance in stopped.items()}
-    hidden = under_way * (sum(alike.values()) + cut)
+    hidden = 0.0
+    if together:
+        under_way = nics["host"].n_unique() * _odds_to_be_under_way(due, absent, where)
+        hidden = (under_way + _odds_of_loss(nics, where)) * (sum(stopped.values()) + cut)
     whole = sum(stopped.values()) + cut + hidden
+    if hidden >= SURE * whole:
+        return None
     likely = {host: chance / whole for host, chance in stopped.items() if chance >= LEAST_CHANCE * whole}
     ordered = dict(sorted(likely.items(), key=lambda one: (-one[1], one[0])))
     host = next(iter(ordered))
@@ -171,16 +175,43 @@ def _first_due(
     return chances[: due.height], float(chances[due.height :].sum())
 
 
-def _chance_to_be_under_way(due: pl.DataFrame, where: StepProgress) -> float:
-    """Return how likely a job that is killed looks as this one does, if records of what was under way are missing.
+def _odds_to_be_under_way(due: pl.DataFrame, absent: Mapping[str, float], where: StepProgress) -> float:
+    """Return the odds that a job was killed, of which records of what was under way are missing.
 
-    All that was due must have been under way when the last flow ended, and it looks so until the first of it is over.
+    They are against a host that stops in the longest wait for what is due. All that was due must have been under way
+    when the last flow ended, and it looks so until the first of it is over.
+    Who is absent from an exchange must have come after all others that are seen in it. What they owe follows from it.
     """
-    over_ns = due["due_ns"].to_numpy() + due["lasts_ns"].to_numpy()
+    lacks = pl.Series([absent.get(host, 0) >= STRONG for host in due["host"]], dtype=pl.Boolean)
+    first = due.filter(lacks) if lacks.any() else due
+    due_ns, noise_ns = first["due_ns"].to_numpy(), _noise_ns(first)
+    over_ns = due_ns + first["lasts_ns"].to_numpy()
     silent_ns = np.full(over_ns.size, float(where.silent_ns))
-    under_way = _chances_to_be_before(silent_ns, _noise_ns(due), over_ns, CLOCK_ERROR_NS)
+    chances = _chances_to_be_before(silent_ns, noise_ns, over_ns, CLOCK_ERROR_NS)
+    if lacks.any():
+        chances = chances * _chances_to_be_before(silent_ns, noise_ns, due_ns, CLOCK_ERROR_NS)
     share = np.clip((over_ns.min() - where.silent_ns) / where.period_ns, 0, 1)
-    return float(under_way.prod() * share)
+    return float(chances.prod() * share / _longest_wait(first, where))
+
+
+def _longest_wait(owing: pl.DataFrame, where: StepProgress) -> float:
+    """Return the longest time between what one sent last and what it owes, as a share of a step."""
+    waits_ns = owing["due_ns"].to_numpy() - owing["last_ns"].fill_null(where.ended_ns).to_numpy()
+    return float(np.clip(np.hypot(waits_ns, _noise_ns(owing)).max() / where.period_ns, 0, 1))
+
+
+def _odds_of_loss(nics: pl.DataFrame, where: StepProgress) -> float:
+    """Return the odds that all that is owed was sent and its records were lost, against a host that stopped before.
+
+    Records of so many of all NICs are lost together by chance. A host stops between two of its messages the likelier
+    the longer it waits between them: those that leave together are hardly ever parted by it. Of a record a part of
+    which is seen the rest is not lost, for records are lost whole.
+    """
+    owing = nics.filter(pl.col("due_ns") <= where.silent_ns - CLOCK_ERROR_NS)
+    if owing.is_empty() or (owing["lasts_ns"] == 0).any():
+        return 0.0
+    chance = binomial.tail_bound(pl.lit(owing.height), pl.lit(nics.height), pl.lit(owing["lost"].max()))
+    return float(pl.select(chance).item() / _longest_wait(owing, where))
 
 
 def _with_receivers(due: pl.DataFrame, chances: Floats, nics: pl.DataFrame) -> dict[str, float]:

@@ -24,9 +24,11 @@ LEAST_HOSTS = 3
 
 
 def absences(pairs: pl.DataFrame, ended_ns: int, hosts: Mapping[str, str], lost: float) -> dict[str, float]:
-    """Return the factor by which absence from a last exchange makes it likelier that a host stopped; empty of no ring.
+    """Return the factor by which absence from a last exchange makes it likelier that a host stopped; empty if hosts are
+    no ring.
 
-    Absence is no better evidence than that records are not lost.
+    Absence is no better evidence than that records are not lost. A ring some of whose hops stay in a host is one of
+    NICs: how a host's last one was there says nothing of its others.
 
     Parameters
     ----------
@@ -34,14 +36,14 @@ def absences(pairs: pl.DataFrame, ended_ns: int, hosts: Mapping[str, str], lost:
     ended_ns : end of the last whole step
     lost : share of records that are lost
     """
-    places = {hosts.get(addr) for addr in pairs["src_addr"]} - {None}
+    ends = [pairs.select("last_ns", host=pl.col(end).replace_strict(hosts, default=None)) for end in PAIR]
     if (
-        len(places) < LEAST_HOSTS
+        ends[0]["host"].drop_nulls().n_unique() < LEAST_HOSTS
+        or (ends[0]["host"] == ends[1]["host"]).any()
         or set(pairs["src_addr"]) != set(pairs["dst_addr"])
         or pairs.join(opposite(pairs), on=PAIR, how="semi").height
     ):
         return {}
-    ends = [pairs.select("last_ns", host=pl.col(end).replace_strict(hosts, default=None)) for end in PAIR]
     factors: dict[str, float] = {}
     for seen in (ends[0], pl.concat(ends)):
         each = seen.drop_nulls("host").group_by("host").agg(pl.len(), pl.col("last_ns").max().fill_null(ended_ns))

@@ -73,3 +73,16 @@ def test_the_factor_of_what_chance_explains_is_one_in_the_mean() -> None:
     mean = sum(factor_of_chance((at + 0.5) / count) for at in range(0, count, 10)) / (count / 10)
     assert mean == pytest.approx(1, abs=0.02)
     assert math.isfinite(factor_of_chance(0))
+
+
+@pytest.mark.parametrize(("inside", "tells"), [(False, True), (True, False)])
+def test_a_ring_with_hops_inside_a_host_tells_nothing_of_hosts(inside: bool, tells: bool) -> None:
+    """Its members are NICs: how the last one of a host was there says nothing of the others."""
+    order = ["a0", "a1", "b0", "c0", "d0"]
+    pairs = pl.DataFrame(
+        [(src, dst, at * 1_000_000) for at, (src, dst) in enumerate(zip(order, order[1:] + order[:1], strict=True))],
+        schema={"src_addr": pl.String, "dst_addr": pl.String, "last_ns": pl.Int64},
+        orient="row",
+    )
+    hosts = {addr: addr[0] if inside else addr for addr in order}
+    assert bool(absences(pairs, 0, hosts, 0.001)) == tells
