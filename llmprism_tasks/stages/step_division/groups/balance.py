@@ -26,8 +26,8 @@ MAIN_LINK_BYTES = 0.1
 """Ratio of the bytes of a group's largest link that a link must move to be looked at."""
 
 ANSWERED_BYTES = 0.2
-"""Ratio of a link's bytes in all that its directions may differ by at any time: of a copy and of a ring that goes around
-one way all is one-sided, and where one follows the other they may be equal in the end."""
+"""Ratio of a link's bytes in all that its directions may differ by at any time: of a copy and of a ring that goes
+around one way all is one-sided, and where one follows the other they may be equal in the end."""
 
 EMPTYING = 0.5
 """Ratio of what is missing on all links where a pipeline is empty from which on it is being drained, or filled."""
@@ -124,7 +124,8 @@ def ends_of_steps(each: Floats, back: Integers) -> Integers:
 
 
 def _link_balance(each: Floats, back: Integers) -> tuple[Floats, Floats, Floats]:
-    """Return what goes one way more than the other, and both ways, over each main link whose bytes come back; and what each typically moves where it moves anything, shape (links, 1)."""
+    """Return what goes one way more than the other, and both ways, over each main link whose bytes come back; and what
+    each typically moves where it moves anything, shape (links, 1)."""
     one = np.flatnonzero(back > np.arange(back.size))
     net, both = each[one] - each[back[one]], each[one] + each[back[one]]
     in_all = both.sum(axis=1)
