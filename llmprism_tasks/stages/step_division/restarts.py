@@ -242,7 +242,9 @@ def _with_start_ups(bulk: pl.DataFrame, begins_ns: Integers, settings: TrafficSe
     for ends in (source, target):
         np.minimum.at(first, ends, np.where(told_ns > latest[ends] - least_ns, told_ns, AFTER_ALL))
     back_ns = np.minimum(first[source], first[target])
-    goes_on_alone = _others_begin(bulk, begins_ns > np.maximum(latest[source], latest[target]) - least_ns)
+    last_ns = np.maximum.reduceat(bulk["flow_start_ns"].to_numpy(), nic_pairs.starts_of_pairs(bulk)[:-1])
+    came_back = (begins_ns > np.maximum(latest[source], latest[target]) - least_ns) & (begins_ns <= last_ns)
+    goes_on_alone = _others_come_back(bulk, came_back)
     told_ns = np.where((begins_ns == 0) & goes_on_alone, back_ns, begins_ns)
     pair = np.repeat(np.arange(begins_ns.size), np.diff(nic_pairs.starts_of_pairs(bulk)))
     starts = bulk["flow_start_ns"].to_numpy()
@@ -254,16 +256,16 @@ def _with_start_ups(bulk: pl.DataFrame, begins_ns: Integers, settings: TrafficSe
     return np.where(silent, back_ns, told_ns)
 
 
-def _others_begin(bulk: pl.DataFrame, begin: Flags) -> Flags:
-    """Say of which pairs all others of both their NICs begin anew, up to a hundredth of what these move.
+def _others_come_back(bulk: pl.DataFrame, came_back: Flags) -> Flags:
+    """Say of which pairs all others of both their NICs came back after a silence, up to a hundredth of what these move.
 
     Parameters
     ----------
-    begin : which pairs do
+    came_back : which pairs did
     """
     source, target, count = ends_of_pairs(bulk)
     moved = ragged.sums(bulk["bytes"].to_numpy(), nic_pairs.starts_of_pairs(bulk))
-    anew = np.where(begin, moved, 0)
+    anew = np.where(came_back, moved, 0)
     of_nics = np.zeros((2, count))
     for ends in (source, target):
         np.add.at(of_nics[0], ends, moved)
