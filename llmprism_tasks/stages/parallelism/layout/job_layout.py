@@ -18,9 +18,8 @@ UNKNOWN_LAYOUT = 0.5
 """What is left of the confidence in a training job whose layout is not known."""
 
 HIDDEN_CONTEXT = 0.85
-"""What is left of it where context parallelism may stay inside hosts, or share its ring with gathered parameters, or
-its records with gradients: its traffic is that of as many replicas. Of drawn jobs of which this is not seen, one in ten
-has it."""
+"""What is left of it where context parallelism may stay inside hosts: its traffic is that of as many replicas. Of drawn
+jobs of which this is not seen, one in ten has it."""
 
 DEGREES = ("tp", "pp", "dp", "cp", "ep")
 
@@ -137,11 +136,11 @@ def one_ring_or_several() -> pl.Expr:
 
 def confidence(columns: list[str]) -> pl.Expr:
     """Return how sure a job's row is: recognition's confidence, and for a training job times that of its layout."""
-    even, brief = (pl.col(name).fill_null(1.0) if name in columns else pl.lit(1.0) for name in ("evenness", "brevity"))
-    # Records as long as steps say less of when, so context may hide in what they carry, and not more than that.
-    told = pl.when(pl.col("cp").is_null()).then(0.0).otherwise(brief)
-    hidden = HIDDEN_CONTEXT + (1 - HIDDEN_CONTEXT) * told
-    laid = pl.col("agreement") * pl.col("sureness").fill_null(1.0) * hidden * even * one_ring_or_several()
+    seen = [pl.col(name).fill_null(1.0) for name in ("evenness", "brevity") if name in columns]
+    hidden = pl.when(pl.col("cp").is_null()).then(HIDDEN_CONTEXT).otherwise(1.0)
+    laid = pl.col("agreement") * pl.col("sureness").fill_null(1.0) * hidden * one_ring_or_several()
+    for factor in seen:
+        laid = laid * factor
     sure = pl.when(pl.col("dp").is_not_null()).then(laid).otherwise(UNKNOWN_LAYOUT)
     return (
         pl.when(pl.col("kind") == "training")

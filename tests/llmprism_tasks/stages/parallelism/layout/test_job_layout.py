@@ -55,13 +55,8 @@ def test_what_pairs_move_unevenly_takes_off() -> None:
     assert of(dp=16, evenness=None) == pytest.approx(0.8)
 
 
-@pytest.mark.parametrize(("brevity", "left"), [(1.0, 1.0), (0.5, (1 + HIDDEN_CONTEXT) / 2), (0.0, HIDDEN_CONTEXT)])
-def test_context_may_hide_in_records_as_long_as_steps(brevity: float, left: float) -> None:
-    assert of(dp=16, brevity=brevity) == pytest.approx(0.8 * left)
-
-
-def test_context_that_is_not_told_is_no_less_sure_where_records_are_long() -> None:
-    assert of(dp=16, cp=None, brevity=0.0) == pytest.approx(0.8 * HIDDEN_CONTEXT)
+def test_what_is_in_records_as_long_as_steps_takes_off() -> None:
+    assert of(dp=16, brevity=0.1) == pytest.approx(0.8 * 0.1)
 
 
 @pytest.mark.parametrize(("lasts", "left"), [(49, 1.0), (51, 0.6)])
