@@ -26,8 +26,8 @@ MAIN_LINK_BYTES = 0.1
 """Ratio of the bytes of a group's largest link that a link must move to be looked at."""
 
 ANSWERED_BYTES = 0.2
-"""Ratio of a link's bytes in all that its directions may differ by at any time: of a copy and of a ring that goes
-around one way all is one-sided, and where one follows the other they may be equal in the end."""
+"""Ratio of a link's bytes in all that its directions may differ by: of a copy and of a ring that goes around one way
+all is one-sided."""
 
 EMPTYING = 0.5
 """Ratio of what is missing on all links where a pipeline is empty from which on it is being drained, or filled."""
@@ -124,12 +124,12 @@ def ends_of_steps(each: Floats, back: Integers) -> Integers:
 
 
 def _link_balance(each: Floats, back: Integers) -> tuple[Floats, Floats, Floats]:
-    """Return what goes one way more than the other, and both ways, over each main link whose bytes come back; and what
-    each typically moves where it moves anything, shape (links, 1)."""
+    """Return what goes one way more than the other, and both ways, over each main link whose bytes come back in all;
+    and what each typically moves where it moves anything, shape (links, 1)."""
     one = np.flatnonzero(back > np.arange(back.size))
     net, both = each[one] - each[back[one]], each[one] + each[back[one]]
     in_all = both.sum(axis=1)
     kept: Flags = (in_all > 0) & (in_all >= MAIN_LINK_BYTES * in_all.max(initial=0.0))
-    kept &= np.abs(net.cumsum(axis=1)).max(axis=1, initial=0.0) <= ANSWERED_BYTES * in_all
+    kept &= np.abs(net.sum(axis=1)) <= ANSWERED_BYTES * in_all
     typical = np.array([np.median(link[link > 0]) for link in both[kept]], np.float64)
     return net[kept], both[kept], typical[:, np.newaxis]

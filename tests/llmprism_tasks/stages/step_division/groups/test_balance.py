@@ -76,16 +76,6 @@ def test_what_goes_one_way_in_all_is_not_awaited(more: float, counts: bool) -> N
     assert (balance.unreturned(each, BACK[:2]) > 0) == counts
 
 
-@pytest.mark.parametrize(("messages", "counts"), [(3.8, True), (3.7, False)])
-def test_a_copy_that_follows_a_ring_is_no_answer_though_both_move_the_same_in_all(
-    messages: float, counts: bool
-) -> None:
-    """Fifty parts go one way, and then fifty the other; in twenty more, so many messages go each way."""
-    one_way, both_ways = np.repeat([1.0, 0.0], 50), np.full(20, messages)
-    each = np.stack([np.append(one_way, both_ways), np.append(1 - one_way, both_ways)])
-    assert (balance.unreturned(each, BACK[:2]) > 0) == counts
-
-
 def test_without_links_in_both_directions_nothing_is_awaited() -> None:
     each = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
     assert balance.unreturned(each, np.array([-1, -1])) == 0
