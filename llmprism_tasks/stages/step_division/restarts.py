@@ -191,7 +191,7 @@ def _pair_restart_times(bulk: pl.DataFrame, window: Window, settings: TrafficSet
     pairs = np.arange(nic_pairs.starts_of_pairs(bulk).size - 1)
     fell_ns = _fell_silent_ns(bulk, window, settings)
     begins_ns = _restart_times(bulk, pairs, window, settings, before_ns=window.start_ns, fell_ns=fell_ns)
-    return _with_start_ups(bulk, begins_ns, settings)
+    return _begun_with_others(bulk, begins_ns, settings)
 
 
 def _fell_silent_ns(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> Integers:
@@ -224,12 +224,12 @@ def _part_at_times(bulk: pl.DataFrame, begins_ns: Integers) -> tuple[pl.DataFram
     return bulk.filter(former), bulk.filter(~former)
 
 
-def _with_start_ups(bulk: pl.DataFrame, begins_ns: Integers, settings: TrafficSettings) -> Integers:
-    """Let pairs that send while jobs start, and no more, begin when the main ones of both their NICs last did.
+def _begun_with_others(bulk: pl.DataFrame, begins_ns: Integers, settings: TrafficSettings) -> Integers:
+    """Let pairs that show no silence of their own begin when the main pairs of both their NICs last did.
 
-    Weights go along trees, over pairs that no step uses: of these alone nobody can tell a silence. A pair that goes on
-    while all others of its NICs are silent carries a copy of files or chatter beside the job's traffic, and begins with
-    them: a run of which one pair had a longer past than the others would have no steps.
+    These are pairs that send while jobs start, and no more: weights go along trees, over pairs that no step uses. And
+    they are pairs that go on while all others of their NICs are silent, with a copy of files or chatter beside the
+    job's traffic: if one pair of a run had a longer past than the others, the run would have no steps.
     """
     if not begins_ns.any():
         return begins_ns
@@ -242,12 +242,13 @@ def _with_start_ups(bulk: pl.DataFrame, begins_ns: Integers, settings: TrafficSe
     for ends in (source, target):
         np.minimum.at(first, ends, np.where(told_ns > latest[ends] - least_ns, told_ns, AFTER_ALL))
     back_ns = np.minimum(first[source], first[target])
-    last_ns = np.maximum.reduceat(bulk["flow_start_ns"].to_numpy(), nic_pairs.starts_of_pairs(bulk)[:-1])
-    came_back = (begins_ns > np.maximum(latest[source], latest[target]) - least_ns) & (begins_ns <= last_ns)
-    goes_on_alone = _others_come_back(bulk, came_back)
+    starts, offsets = bulk["flow_start_ns"].to_numpy(), nic_pairs.starts_of_pairs(bulk)
+    # A pair that has not come back begins nothing, so its NICs may have ended before this one.
+    came_back = begins_ns <= np.maximum.reduceat(starts, offsets[:-1])
+    came_back &= begins_ns > np.maximum(latest[source], latest[target]) - least_ns
+    goes_on_alone = _others_came_back(bulk, came_back)
     told_ns = np.where((begins_ns == 0) & goes_on_alone, back_ns, begins_ns)
-    pair = np.repeat(np.arange(begins_ns.size), np.diff(nic_pairs.starts_of_pairs(bulk)))
-    starts = bulk["flow_start_ns"].to_numpy()
+    pair = np.repeat(np.arange(begins_ns.size), np.diff(offsets))
     soon = (starts < back_ns[pair]) & (starts >= back_ns[pair] - least_ns)
     np.minimum.at(back_ns, pair[soon], starts[soon])
     silent = begins_ns == 0
@@ -256,8 +257,8 @@ def _with_start_ups(bulk: pl.DataFrame, begins_ns: Integers, settings: TrafficSe
     return np.where(silent, back_ns, told_ns)
 
 
-def _others_come_back(bulk: pl.DataFrame, came_back: Flags) -> Flags:
-    """Say of which pairs all others of both their NICs came back after a silence, up to a hundredth of what these move.
+def _others_came_back(bulk: pl.DataFrame, came_back: Flags) -> Flags:
+    """Say of which pairs all others of both their NICs came back after a silence: all but a hundredth of their bytes.
 
     Parameters
     ----------
