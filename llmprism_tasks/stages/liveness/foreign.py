@@ -16,7 +16,7 @@ from llmprism_tasks.numerics.asof import AFTER_ALL
 from llmprism_tasks.numerics.robust import Flags, Integers
 from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
 from llmprism_tasks.stages.liveness.kernels.trickle import trickles
-from llmprism_tasks.stages.step_division.restarts import ends_of_pairs, main_pairs
+from llmprism_tasks.stages.step_division.stage_lines import ends_of_pairs, main_pairs
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.both_ways import both_ways
 

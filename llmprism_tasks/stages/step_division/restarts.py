@@ -22,9 +22,14 @@ from llmprism_tasks.numerics.robust import Flags, Integers
 from llmprism_tasks.settings import Settings, TrafficSettings
 from llmprism_tasks.stages.step_division.kernels import long_silences
 from llmprism_tasks.stages.step_division.periodicity import PairRhythms
+from llmprism_tasks.stages.step_division.stage_lines import (
+    STRAY_PART,
+    ends_of_pairs,
+    have_circles,
+    main_pairs,
+    silent_together,
+)
 from llmprism_tasks.stages.traffic import nic_pairs
-from llmprism_tasks.stages.traffic.both_ways import both_ways
-from llmprism_tasks.stages.traffic.clusters import addresses, numbered_ends
 
 Time = TypeVar("Time", int, Integers)
 """One time, or an array of them."""
@@ -32,13 +37,6 @@ Time = TypeVar("Time", int, Integers)
 PARTS_OF_SILENCE = 10
 """Parts into which the shortest silence is divided: silences are measured in these, not from flow to flow, for a table
 of pairs and parts is a hundred times smaller than that of flows."""
-
-MAIN_PAIR_BYTES = 0.1
-"""Ratio of the bytes that either of its NICs moves both ways that a pair must move to say when these begin anew:
-messages of chatter are seconds apart, and nobody restarts between two of them."""
-
-ONE_WAY_PART = 100
-"""Part of what NICs move that may go one way whatever they do: control messages, or records that were lost."""
 
 
 @dataclass(frozen=True)
@@ -188,9 +186,11 @@ def _pair_restart_times(bulk: pl.DataFrame, window: Window, settings: TrafficSet
     A silence that is not over counts, too. If both of the pair's NICs fell silent in the window, it counts up to that
     time: then their job has ended, and the pair may merely have had its last turn before the window.
     """
-    pairs = np.arange(nic_pairs.starts_of_pairs(bulk).size - 1)
-    fell_ns = _fell_silent_ns(bulk, window, settings)
-    begins_ns = _restart_times(bulk, pairs, window, settings, before_ns=window.start_ns, fell_ns=fell_ns)
+    rows, fell_ns = silent_together(bulk, window.start_ns), _fell_silent_ns(bulk, window, settings)
+    of_rows = np.zeros(int(rows.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(of_rows, rows, fell_ns)
+    of_rows[rows[fell_ns == 0]] = 0  # what goes on anywhere on a line has not ended
+    begins_ns = _restart_times(bulk, rows, window, settings, before_ns=window.start_ns, fell_ns=of_rows)
     return _begun_with_others(bulk, begins_ns, settings)
 
 
@@ -272,25 +272,8 @@ def _others_came_back(bulk: pl.DataFrame, came_back: Flags) -> Flags:
         np.add.at(of_nics[0], ends, moved)
         np.add.at(of_nics[1], ends, anew)
     others, of_them = of_nics[:, source] + of_nics[:, target] - 2 * np.stack([moved, anew])
-    alone: Flags = (of_them > 0) & (ONE_WAY_PART * (others - of_them) <= others)
+    alone: Flags = (of_them > 0) & (STRAY_PART * (others - of_them) <= others)
     return alone
-
-
-def main_pairs(bulk: pl.DataFrame) -> Flags:
-    """Say which pairs move much of what either of their NICs moves both ways.
-
-    Parameters
-    ----------
-    bulk : in the order of `nic_pairs.numbered`
-
-    Returns
-    -------
-    a flag for each pair, in its order
-    """
-    source, target, _ = ends_of_pairs(bulk)
-    moved = ragged.sums(bulk["bytes"].to_numpy(), nic_pairs.starts_of_pairs(bulk))
-    much: Flags = moved >= MAIN_PAIR_BYTES * both_ways(source, target, moved)
-    return much
 
 
 def _restart_times(
@@ -358,15 +341,8 @@ def one_way(bulk: pl.DataFrame, rows: Integers, wanted: Integers, parts: Integer
     apart, in_all = np.zeros((2, int(groups.max()) + 1, count), np.int64)
     for moved, whole in ((np.abs(sent - got), apart), (sent + got, in_all)):
         np.add.at(whole, groups[:nics], moved)
-    replicated = _has_cycle(*pairs, groups[:nics], len(apart))
-    return OneWay(np.maximum(apart, in_all // ONE_WAY_PART), groups[nics:], replicated)
-
-
-def ends_of_pairs(bulk: pl.DataFrame) -> tuple[Integers, Integers, int]:
-    """Return the numbers of each pair's NICs, and how many NICs there are."""
-    pairs = nic_pairs.pairs_of(bulk, [*nic_pairs.PAIR])
-    nics = addresses(pairs)
-    return *numbered_ends(pairs, nics), nics.len()
+    replicated = have_circles(*pairs, groups[:nics], len(apart))
+    return OneWay(np.maximum(apart, in_all // STRAY_PART), groups[nics:], replicated)
 
 
 def _group_numbers(
@@ -383,10 +359,3 @@ def _group_numbers(
     left, right = np.concatenate([pairs[0], of_rows[0]]), np.concatenate([pairs[1], nics + of_rows[1]])
     _, groups = np.unique(graphs.connected_components(left, right, nics + count), return_inverse=True)
     return groups
-
-
-def _has_cycle(source: Integers, target: Integers, groups: Integers, count: int) -> Flags:
-    """Say which groups have as many links as NICs, or more."""
-    links = np.unique(np.stack([np.minimum(source, target), np.maximum(source, target)]), axis=1)[0]
-    joined: Flags = np.bincount(groups[links], minlength=count) >= np.bincount(groups, minlength=count)
-    return joined

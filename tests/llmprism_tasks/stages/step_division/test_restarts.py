@@ -11,12 +11,12 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import TrafficSettings
 from llmprism_tasks.stages.step_division.restarts import (
     OneWay,
-    ends_of_pairs,
     one_way,
     part_at_restarts,
     runs,
     since_restart,
 )
+from llmprism_tasks.stages.step_division.stage_lines import ends_of_pairs
 from llmprism_tasks.stages.traffic import nic_pairs
 
 SECOND = 1_000_000_000
@@ -79,6 +79,56 @@ def test_a_silence_that_begins_in_the_window_leaves_both_runs() -> None:
 def test_a_pair_that_has_not_come_back_is_in_no_run_now() -> None:
     gone, other = sent(every(2, 20, 100)), sent(every(2, 20, 180), src="c")
     assert since_restart(pl.concat([gone, other]), WINDOW, DEFAULT)["src_addr"].unique().to_list() == ["c"]
+
+
+STAGES = ["ab", "ba", "bc", "cb"]
+"""Three stages that each send both ways."""
+
+OTHERS = ["de", "ed", "ef", "fe"]
+
+
+def line(stages: list[str], before: float, since: float) -> pl.DataFrame:
+    """Return what the pairs of a line send: nothing between two times."""
+    return pl.concat([sent(every(0.5, 20, before) + every(0.5, since, 180), *pair) for pair in stages])
+
+
+def test_a_link_of_a_line_is_silent_while_the_pipeline_is_drained_and_filled() -> None:
+    kept = since_restart(pl.concat([line(STAGES[:2], 100, 100), line(STAGES[2:], 100, 130)]), WINDOW, DEFAULT)
+    assert min(seconds(kept.filter(pl.col("src_addr") == "c"))) == 20
+
+
+def test_a_line_restarts_when_all_its_links_do() -> None:
+    assert min(seconds(since_restart(line(STAGES, 100, 130), WINDOW, DEFAULT))) == 130
+
+
+@pytest.mark.parametrize(("since", "begins"), [(110, {20}), (111, {111})])
+def test_lines_of_one_job_restart_together(since: float, begins: set[float]) -> None:
+    """Of one the silence is longer, as parts of time are cut: it is a restart if that of the other one is."""
+    kept = since_restart(pl.concat([line(STAGES, 100, since), line(OTHERS, 100, 111)]), WINDOW, DEFAULT)
+    assert set(kept.group_by("src_addr").agg(pl.col("flow_start_ns").min() // SECOND)["flow_start_ns"]) == begins
+
+
+def test_a_line_beside_one_that_goes_on_restarts_by_itself() -> None:
+    """They are two jobs: what they move differs by what one of them did not send."""
+    kept = since_restart(pl.concat([line(STAGES, 100, 130), line(OTHERS, 100, 100)]), WINDOW, DEFAULT)
+    firsts = dict(kept.group_by("src_addr").agg(pl.col("flow_start_ns").min() // SECOND).iter_rows())
+    assert firsts == dict.fromkeys("abc", 130) | dict.fromkeys("def", 20)
+
+
+def test_stages_with_replicas_are_no_line() -> None:
+    """The first and the last exchange gradients: these are a circle, and a silence is that of the pair."""
+    busy = line([*STAGES[:2], "ac", "ca"], 100, 100)
+    since = since_restart(pl.concat([busy, line(STAGES[2:], 100, 130)]), WINDOW, DEFAULT)
+    assert min(seconds(since.filter(pl.col("src_addr") == "c", pl.col("dst_addr") == "b"))) == 130
+
+
+@pytest.mark.parametrize(("until", "kept"), [(118, 0), (122, 51)])
+def test_a_link_of_a_line_is_of_no_run_if_it_sent_nothing_in_the_window(until: int, kept: int) -> None:
+    """The window begins at 120 s; what began at 120 s is in it."""
+    busy = [sent(every(2, 20, 180), *pair) for pair in STAGES[:2]]
+    gone = [sent(every(2, 20, until), *pair) for pair in STAGES[2:]]
+    since = since_restart(pl.concat([*busy, *gone]), WINDOW, DEFAULT)
+    assert since.filter(pl.col("src_addr") == "c").height == kept
 
 
 @pytest.mark.parametrize(("until", "kept"), [(120, 0), (124, 4 * 62 + 4 * 58), (130, 4 * 65), (174, 4 * 87)])
