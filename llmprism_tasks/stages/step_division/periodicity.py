@@ -115,10 +115,18 @@ class PairRhythms:
 
 
 def answered(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Keep the pairs of which one size is sent, and the same comes back: `src_addr`, `dst_addr`, `pair`."""
-    same = same_size("common_size", "back_common_size", settings.same_size)
+    """Keep the pairs of which one size is sent, and as many bytes of it come back: `src_addr`, `dst_addr`, `pair`."""
+    return _keep_returned_pairs(taking_turns(pairs, settings), pairs, settings).select(*PAIR, "pair")
+
+
+def taking_turns(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Keep the pairs of which one size is sent, and comes back, however often.
+
+    While a pipeline is filled, more goes over its first links than comes back.
+    """
     one_size = pairs.filter(pl.col("common_share") >= settings.one_size_share)
-    return _keep_returned_pairs(one_size, pairs, settings).filter(same).select(*PAIR, "pair")
+    same = same_size("common_size", "back_common_size", settings.same_size)
+    return one_size.join(opposite(pairs, "common_size"), on=PAIR).filter(same).select(pairs.columns)
 
 
 def _uneven_pairs(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -131,9 +139,10 @@ def _uneven_pairs(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame
 
 
 def _keep_returned_pairs(pairs: pl.DataFrame, every: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Keep the pairs of which as many bytes come back, with their `back_common_size`."""
-    back = opposite(every, "common_size", "bytes")
-    return pairs.join(back, on=PAIR).filter(log_ratio("bytes", "back_bytes") <= settings.answer_bytes)
+    """Keep the pairs of which as many bytes come back."""
+    return pairs.join(opposite(every, "bytes"), on=PAIR).filter(
+        log_ratio("bytes", "back_bytes") <= settings.answer_bytes
+    )
 
 
 def cut_at_turns(

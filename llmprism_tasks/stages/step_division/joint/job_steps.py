@@ -25,6 +25,7 @@ from llmprism_tasks.stages.step_division.periodicity import (
     answered,
     lag_rhythms,
     stream_rhythms,
+    taking_turns,
 )
 from llmprism_tasks.stages.step_division.segmentation import STREAM_COLUMNS
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -109,7 +110,7 @@ def _steps_of_groups(
     answered = pl.concat([in_step.select("group"), together.streams.select("group")]).unique()
     silent = whole.join(answered, on="group", how="anti", maintain_order="left")
     parts = refused.filter("parts").select("group")
-    in_lines = _pipeline_only_groups(nic_pairs.as_coded(silent, flows), settings).cast(parts.schema)
+    in_lines = _pipeline_only_groups(nic_pairs.as_coded(silent, flows), settings, emptied=True).cast(parts.schema)
     piped = pl.concat([parts, in_lines])["group"]
     rest = steps_together(flows, silent, settings, by_bytes=True, parts=piped)
     together = merge_steps([together, rest])
@@ -193,14 +194,19 @@ def _single_burst_streams(
     )
 
 
-def _pipeline_only_groups(streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _pipeline_only_groups(streams: pl.DataFrame, settings: RhythmSettings, *, emptied: bool = False) -> pl.DataFrame:
     """Find the groups whose streams are all a pipeline's: `group`.
 
-    They have one size, as much comes back, and these link three NICs or more in a line, none with more than two
+    They have one size, which comes back, and these link three NICs or more in a line, none with more than two
     neighbours, whatever else they have. Unless they also turn, they just repeat with its micro-batches. Two replicas
     that exchange gradients have one neighbour each.
+
+    Parameters
+    ----------
+    emptied : whether as much must have come back as was sent: else the pipeline was not seen empty
     """
-    alike = answered(streams.filter(pl.col("size_class") == WHOLE_PAIR), settings).with_columns(answered=True)
+    whole = streams.filter(pl.col("size_class") == WHOLE_PAIR)
+    alike = (answered if emptied else taking_turns)(whole, settings).select(*PAIR, answered=pl.lit(value=True))
     pairs = (
         streams.filter(pl.col("size_class") != AT_TURNS)
         .select("group", *PAIR)

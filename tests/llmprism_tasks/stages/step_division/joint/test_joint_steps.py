@@ -850,3 +850,18 @@ def test_two_replicas_beside_a_ring_are_no_line_of_stages() -> None:
     line = [pipeline("a", "b", begins, spread=900, count=8), pipeline("b", "c", begins, spread=900, count=8)]
     streams = stream_rhythms(flows(*line), DEFAULT).with_columns(group=pl.lit("g"))
     assert job_steps._pipeline_only_groups(streams, DEFAULT)["group"].to_list() == ["g"]
+
+
+@pytest.mark.parametrize("until", [600, 800, 1000, 1500])
+def test_a_pipeline_that_is_still_full_has_shown_no_step(until: float) -> None:
+    """Over its first links more has gone than has come back, by up to a half."""
+    rows = [row for row in stages("abcdefgh", [0], micro_batches=64) if row[0] < until]
+    assert ends_ms(steps(flows(rows))) == []
+
+
+@pytest.mark.parametrize(("until", "emptied"), [(800, 0), (10_000, 1)])
+def test_a_pipeline_that_is_still_full_was_not_seen_empty(until: float, emptied: int) -> None:
+    rows = [row for row in stages("abcdefgh", [0], micro_batches=64) if row[0] < until]
+    streams = stream_rhythms(flows(rows), DEFAULT).with_columns(group=pl.lit("g"))
+    assert job_steps._pipeline_only_groups(streams, DEFAULT).height == 1
+    assert job_steps._pipeline_only_groups(streams, DEFAULT, emptied=True).height == emptied
