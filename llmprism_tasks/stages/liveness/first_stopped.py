@@ -11,7 +11,7 @@ last flow ended. Or what was due was under way: a collector that writes records 
 unless a part of one is seen. Then the job looks as it does for as long as that takes, which is a share of its steps.
 One host that stops makes it so if it is this one, and for as long as it waits between what it sent last and what it
 owes. An exchange, too, has a member that is the last to begin, and is not seen while the exchange that it completes is
-under way. Or the records of all that was due were lost.
+under way. Or the records of some of what was due were lost, and the rest was under way.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics import binomial
-from llmprism_tasks.numerics.robust import Floats
+from llmprism_tasks.numerics.robust import MAJORITY, Floats
 from llmprism_tasks.stages.liveness.last_exchange import CLOCK_ERROR_NS, absences
 from llmprism_tasks.stages.liveness.step_progress import StepProgress
 
@@ -86,8 +86,8 @@ class FirstStopped:
 
 
 def find_first_stopped(where: StepProgress, hosts: Mapping[str, str], *, together: bool) -> FirstStopped | None:
-    """Return who stopped first; None if nothing was due, or if all members stopped together: that is likelier by the
-    time alone, or sure by all.
+    """Return who stopped first; None if nothing was due, if all members stopped together (that is likelier by the time
+    alone, or sure by all), or if no host may have with `LEAST_CHANCE`.
 
     Parameters
     ----------
@@ -107,12 +107,14 @@ def find_first_stopped(where: StepProgress, hosts: Mapping[str, str], *, togethe
         return None
     hidden = 0.0
     if together:
-        under_way = nics["host"].n_unique() * _odds_to_be_under_way(due, absent, where)
-        hidden = (under_way + _odds_of_loss(nics, where)) * (sum(stopped.values()) + cut)
+        killed = nics["host"].n_unique() * _chance_if_killed(due, absent, where)
+        hidden = killed / _wait_of_stopped(due, stopped, where) * (sum(stopped.values()) + cut)
     whole = sum(stopped.values()) + cut + hidden
     if hidden >= SURE * whole:
         return None
     likely = {host: chance / whole for host, chance in stopped.items() if chance >= LEAST_CHANCE * whole}
+    if not likely:
+        return None
     ordered = dict(sorted(likely.items(), key=lambda one: (-one[1], one[0])))
     host = next(iter(ordered))
     reason = ABSENT if absent.get(host, 0) >= STRONG else DUE
@@ -175,43 +177,41 @@ def _first_due(
     return chances[: due.height], float(chances[due.height :].sum())
 
 
-def _odds_to_be_under_way(due: pl.DataFrame, absent: Mapping[str, float], where: StepProgress) -> float:
-    """Return the odds that a job was killed, of which records of what was under way are missing.
+def _chance_if_killed(due: pl.DataFrame, absent: Mapping[str, float], where: StepProgress) -> float:
+    """Return the chance that a job that is killed at any moment of a step looks as this one does.
 
-    They are against a host that stops in the longest wait for what is due. All that was due must have been under way
-    when the last flow ended, and it looks so until the first of it is over.
-    Who is absent from an exchange must have come after all others that are seen in it. What they owe follows from it.
+    All that was due was under way when the last flow ended, and it looks so until the first of it is over. Who is
+    absent from an exchange must have come after all others that are seen in it. What they owe follows from it. Or the
+    records of some of what was due were lost, and the rest was under way. Of a record a part of which is seen the rest
+    is not lost, for records are lost whole.
     """
-    lacks = pl.Series([absent.get(host, 0) >= STRONG for host in due["host"]], dtype=pl.Boolean)
-    first = due.filter(lacks) if lacks.any() else due
-    due_ns, noise_ns = first["due_ns"].to_numpy(), _noise_ns(first)
-    over_ns = due_ns + first["lasts_ns"].to_numpy()
-    silent_ns = np.full(over_ns.size, float(where.silent_ns))
-    chances = _chances_to_be_before(silent_ns, noise_ns, over_ns, CLOCK_ERROR_NS)
+    due_ns, noise_ns, silent_ns = due["due_ns"].to_numpy(), _noise_ns(due), np.full(due.height, float(where.silent_ns))
+    lasts_ns = due["lasts_ns"].to_numpy()
+    over_ns, lost = due_ns + lasts_ns, np.where(lasts_ns > 0, due["lost"].to_numpy(), 0.0)
+    under_way = _chances_to_be_before(silent_ns, noise_ns, over_ns, CLOCK_ERROR_NS)
+    lacks = np.array([absent.get(host, 0) >= STRONG for host in due["host"]])
+    first, came = np.ones_like(lacks), 1.0
     if lacks.any():
-        chances = chances * _chances_to_be_before(silent_ns, noise_ns, due_ns, CLOCK_ERROR_NS)
-    share = np.clip((over_ns.min() - where.silent_ns) / where.period_ns, 0, 1)
-    return float(chances.prod() * share / _longest_wait(first, where))
+        first, came = lacks, _chances_to_be_before(silent_ns, noise_ns, due_ns, CLOCK_ERROR_NS)[lacks].prod()
+    some_lost = (under_way + (1 - under_way) * lost).prod() - under_way.prod()
+    whole = under_way[first].prod() * came * _share_until(over_ns[first], where)
+    return float(whole + some_lost * _share_until(over_ns[under_way >= MAJORITY], where))
 
 
-def _longest_wait(owing: pl.DataFrame, where: StepProgress) -> float:
-    """Return the longest time between what one sent last and what it owes, as a share of a step."""
-    waits_ns = owing["due_ns"].to_numpy() - owing["last_ns"].fill_null(where.ended_ns).to_numpy()
-    return float(np.clip(np.hypot(waits_ns, _noise_ns(owing)).max() / where.period_ns, 0, 1))
+def _share_until(over_ns: Floats, where: StepProgress) -> float:
+    """Return the share of a step from the last flow until the first of some records is over; all, if there is none."""
+    until_ns = over_ns.min(initial=where.silent_ns + where.period_ns)
+    return float(np.clip((until_ns - where.silent_ns) / where.period_ns, 0, 1))
 
 
-def _odds_of_loss(nics: pl.DataFrame, where: StepProgress) -> float:
-    """Return the odds that all that is owed was sent and its records were lost, against a host that stopped before.
-
-    Records of so many of all NICs are lost together by chance. A host stops between two of its messages the likelier
-    the longer it waits between them: those that leave together are hardly ever parted by it. Of a record a part of
-    which is seen the rest is not lost, for records are lost whole.
-    """
-    owing = nics.filter(pl.col("due_ns") <= where.silent_ns - CLOCK_ERROR_NS)
-    if owing.is_empty() or (owing["lasts_ns"] == 0).any():
-        return 0.0
-    chance = binomial.tail_bound(pl.lit(owing.height), pl.lit(nics.height), pl.lit(owing["lost"].max()))
-    return float(pl.select(chance).item() / _longest_wait(owing, where))
+def _wait_of_stopped(due: pl.DataFrame, stopped: Mapping[str, float], where: StepProgress) -> float:
+    """Return how long who may have stopped waits between what it sent last and what it owes, as a share of a step: the
+    mean by their chances. Who owes nothing itself may have stopped in the longest of these waits."""
+    waits_ns = due["due_ns"].to_numpy() - due["last_ns"].fill_null(where.ended_ns).to_numpy()
+    shares = np.clip(np.hypot(waits_ns, _noise_ns(due)) / where.period_ns, 0, 1)
+    of_hosts = dict(zip(due["host"], shares, strict=True))
+    waits = [of_hosts.get(host, shares.max()) for host in stopped]
+    return float(np.average(waits, weights=list(stopped.values())))
 
 
 def _with_receivers(due: pl.DataFrame, chances: Floats, nics: pl.DataFrame) -> dict[str, float]:

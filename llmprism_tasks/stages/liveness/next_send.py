@@ -31,7 +31,8 @@ def moments_of_pairs(begun: pl.DataFrame, steps: pl.DataFrame, same_size: float)
     `src_addr`, `dst_addr`, `step`, `bytes` (of the step), `sent` (bytes now), `reached_ns` (when the last of so many
     bytes was sent in that step) and `began_ns` (when its record began; both NULL if nothing is sent now), `more_ns`
     (when the next byte came; NULL if all was sent), `over_ns` (when the record that begins with it was over; as
-    `more_ns` if a record of which a part was sent now holds it); times as `since_ns`
+    `more_ns` if a record of which a part was sent now holds it), `rest_ns` (when that record was over); times as
+    `since_ns`
     """
     sent = begun.group_by(PAIR).agg(sent=pl.col("bytes").sum())
     key = [*PAIR, "step"]
@@ -53,6 +54,7 @@ def moments_of_pairs(begun: pl.DataFrame, steps: pl.DataFrame, same_size: float)
             over_ns=(pl.col("at") + pl.when(pl.col("before") >= pl.col("sent")).then(lasted).otherwise(0))
             .filter("more")
             .min(),
+            rest_ns=(pl.col("since_ns") + lasted).filter("more").min(),
         )
         .sort(key)
     )
@@ -70,36 +72,55 @@ def next_sends(moments: pl.DataFrame, begun: pl.DataFrame, ended_ns: int) -> pl.
     Returns
     -------
     `addr`, `to` (whom it was due to send to), `due_ns` (NULL if it sends no more in most steps), `noise_ns` (robust
-    deviation), `lasts_ns` (how long the record that it was due to begin lasts), `last_ns` and `heard_ns` (when it
-    last sent and received in the step; NULL if it has not), `lost` (how likely what it lacks was lost, as
-    `_chances_of_loss` returns)
+    deviation), `lasts_ns` (how long the record that it was due to begin lasts, or the rest of one whose beginning was
+    sent ahead), `last_ns` and `heard_ns` (when it last sent and received in the step; NULL if it has not), `lost` (how
+    likely what it lacks was lost, as `_chances_of_loss` returns)
     """
     mine = begun.join(moments.select(PAIR).unique(), on=PAIR, how="semi")
+    sent = mine.group_by(addr="src_addr", to="dst_addr").agg(until_ns=pl.col("flow_end_ns").max())
     last = mine.group_by(addr="src_addr").agg(last_ns=pl.col("flow_end_ns").max())
     heard = mine.group_by(addr="dst_addr").agg(heard_ns=pl.col("flow_end_ns").max())
-    return (
+    due = (
         _usual_waits(moments)
         .join(last, on="addr", how="full", coalesce=True)
         .join(heard, on="addr", how="full", coalesce=True)
         .join(_chances_of_loss(moments), on="addr", how="left")
         .with_columns(due_ns=pl.col("last_ns").fill_null(ended_ns) + pl.col("wait"))
         .drop("wait")
-        .sort("addr")
     )
+    return _with_rests(due, sent).sort("addr")
+
+
+def _with_rests(due: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
+    """Let a record whose beginning was sent ahead last as long as its rest, and drop `rest_ns`.
+
+    Who comes early sends a little into the buffers of a receiver that is not there yet, and waits. The rest is another
+    record. The receiver was not there if it was due to begin what it owes only later.
+
+    Parameters
+    ----------
+    sent : `addr`, `to`, `until_ns` (when one last sent to the other)
+    """
+    receivers = due.select(to="addr", begins_ns="due_ns", owes_ns="lasts_ns")
+    ahead = (pl.col("owes_ns") > 0) & (pl.col("begins_ns") >= pl.col("until_ns"))
+    joined = due.join(sent, on=["addr", "to"], how="left").join(receivers, on="to", how="left")
+    rests = joined.with_columns(lasts_ns=pl.when(ahead).then("rest_ns").otherwise("lasts_ns"))
+    return rests.drop("rest_ns", "until_ns", "begins_ns", "owes_ns")
 
 
 def _usual_waits(moments: pl.DataFrame) -> pl.DataFrame:
     """Return how long each NIC usually waits from what it has sent now to what it sends next: `addr`, `wait` (ns; NULL
-    if it sends no more in most steps), `noise_ns`, `lasts_ns`, `to` (as `next_sends` returns)."""
+    if it sends no more in most steps), `noise_ns`, `lasts_ns`, `rest_ns`, `to` (as `next_sends` returns)."""
     later = pl.col("more_ns") >= pl.col("began_ns").max().over("src_addr", "step").fill_null(0)
     return (
-        moments.with_columns(pl.when(later).then(pl.col("more_ns", "over_ns")))
+        moments.with_columns(pl.when(later).then(pl.col("more_ns", "over_ns", "rest_ns")))
         .sort("more_ns", *PAIR, nulls_last=True)
         .group_by("step", addr="src_addr", maintain_order=True)
         .agg(
             wait=pl.col("more_ns").min() - pl.col("reached_ns").max().fill_null(0),
             to=pl.col("dst_addr").filter(pl.col("more_ns").is_not_null()).first(),
             lasts=(pl.col("over_ns") - pl.col("more_ns")).drop_nulls().first(),
+            rest=(pl.col("rest_ns") - pl.col("more_ns")).drop_nulls().first(),
         )
         .group_by("addr")
         .agg(
@@ -107,6 +128,7 @@ def _usual_waits(moments: pl.DataFrame) -> pl.DataFrame:
             wait=pl.when(2 * pl.col("wait").count() >= pl.len()).then(pl.col("wait").median().clip(lower_bound=0)),
             noise_ns=sigma(pl.col("wait")),
             lasts_ns=pl.col("lasts").median(),
+            rest_ns=pl.col("rest").median(),
         )
     )
 

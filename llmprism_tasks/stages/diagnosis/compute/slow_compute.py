@@ -10,6 +10,7 @@ import polars as pl
 from llmprism_tasks.numerics import max_subarray
 from llmprism_tasks.numerics.robust import MAJORITY, sigma, sigma_about_zero
 from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.diagnosis.compute.held_up import held_up
 from llmprism_tasks.stages.diagnosis.compute.later_work import at_first
 from llmprism_tasks.stages.diagnosis.compute.own_baseline import against_past
 from llmprism_tasks.stages.diagnosis.compute.wait_excuse import excuse_waiting, in_lock_step
@@ -78,7 +79,8 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return the NICs that are slow for long enough, by enough; one row per NIC, sorted.
 
     `at_first` says whether a NIC is late only at the beginning of its steps; it then costs only that delay. Who is
-    slower than before has cost nothing as long as the job's steps are as short as before.
+    slower than before has cost nothing as long as the job's steps are as short as before. Whom its peers do not wait
+    for is none of them.
     """
     past = evidence.once(against_past, settings)
     work = _compare_lone_nics(evidence.work).join(past, on="job_id", how="anti").drop_nulls("excess")
@@ -105,7 +107,7 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     counted = judged.with_columns(loss=pl.when("at_first").then("behind").otherwise("loss")).drop("behind")
     found = counted.filter(pl.col("loss") >= settings.least_effect).sort(NIC)
     costs = [not row["by_past"] or _slowdown(row, evidence) >= settings.least_effect for row in found.to_dicts()]
-    return found.filter(pl.Series(costs, dtype=pl.Boolean))
+    return held_up(found.filter(pl.Series(costs, dtype=pl.Boolean)), evidence)
 
 
 def _noise(excess: pl.Expr) -> pl.Expr:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
-from llmprism_tasks.stages.liveness.overdue import LONGER_BY_STEPS
+from llmprism_tasks.stages.liveness.overdue import BIN_NS, LONGER_BY_STEPS
 
 SLOW_STORAGE_RATIO = 2.0
 """Ratio of a pause to the usual one from which storage has become slow: at half its rate. The longest of a healthy
@@ -37,7 +37,10 @@ def is_habit(job_id: str, since_ns: int, silent_ns: float, period_ns: float, evi
     since, back = mine["since_ns"].to_numpy(), mine["back_ns"].to_numpy()
     lengths = back - since
     in_step_ns = _silence_of_steps(lengths, int((back.max() - since.min()) / period_ns))
-    pauses = lengths[lengths > (1 + LONGER_BY_STEPS) * in_step_ns] - in_step_ns
+    # Silences below a second were not kept. If fewer than half of the steps have a longer one, theirs are about that.
+    pauses = lengths[lengths > (1 + LONGER_BY_STEPS) * (in_step_ns or min(BIN_NS, period_ns))] - in_step_ns
+    if not in_step_ns and not pauses.size:
+        pauses = lengths
     if not pauses.size:
         return False
     return bool(silent_ns - in_step_ns < SLOW_STORAGE_RATIO * np.quantile(pauses, USUAL_QUANTILE))

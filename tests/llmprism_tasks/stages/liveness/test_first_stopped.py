@@ -279,3 +279,23 @@ def test_the_longer_who_owes_something_waits_before_it_the_likelier_it_stopped_t
     told = first(stood(BARRIER | {"a": ("b", 200, 1, 200 + waits_ms, 30)}, lasts=dict.fromkeys("abc", 400)))
     assert told is not None
     assert told.together == pytest.approx(odds / (1 + odds), abs=0.01)
+
+
+@pytest.mark.parametrize("lost", [0.0, 0.02])
+def test_a_job_that_was_killed_lacks_what_was_under_way_and_what_was_lost(lost: float) -> None:
+    """`a` owes what was over before the last flow; if its record was lost, the others show that the job was killed.
+
+    Three hosts and the 700 ms until what `b` sends is over stand against the 15 ms that `a` waits.
+    """
+    owed = BARRIER | {"a": ("b", 600, 1, 615, 30)}
+    told = first(stood(owed, lasts={"a": 100, "b": 200, "c": 400}, chances={"a": lost}))
+    assert told is not None
+    odds = 3 * lost * 700 / 15
+    assert told.together == pytest.approx(odds / (1 + odds), abs=0.02)
+
+
+def test_nobody_is_named_if_no_host_is_likely_enough_for_a_candidate() -> None:
+    """Forty hosts owe the same at the same time, so that the job was likely killed, and each of them is unlikely."""
+    many: Sends = {f"h{at}": ("h0", 0, 1, 60, 30) for at in range(40)}
+    told = first(stood(many, lasts=dict.fromkeys(many, 8)), hosts={addr: f"host-{addr}" for addr in many})
+    assert told is None

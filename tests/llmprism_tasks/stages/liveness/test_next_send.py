@@ -112,3 +112,15 @@ def test_how_often_as_much_was_lacking_in_earlier_steps_is_the_chance_of_loss(se
     now = flows([("a", "b", 0, 50, sent)])
     table = next_sends(moments_of_pairs(now, steps, 0.02), now, ENDED)
     assert table.filter(pl.col("addr") == "a")["lost"].item() == pytest.approx(lost)
+
+
+@pytest.mark.parametrize(("begins", "lasts"), [(1100, 50), (900, 0)])
+def test_what_is_sent_ahead_to_a_receiver_that_is_not_there_leaves_a_record_to_send(begins: int, lasts: float) -> None:
+    """`a` has sent half of its message by 1,000 ns after the step before. `b` owes its own 100 ns after what it heard
+    from `c`, that is before or after it."""
+    steps = pl.concat(
+        flows([("a", "b", 500, 600, 10), ("b", "c", 300, 400, 10), ("b", "a", 500, 600, 10)], step) for step in range(3)
+    )
+    now = flows([("a", "b", 900, 1000, 5), ("b", "c", begins - 200, begins - 100, 10)])
+    table = next_sends(moments_of_pairs(now, steps, 0.02), now, ENDED)
+    assert dict(table.select("addr", "lasts_ns").iter_rows())["a"] == lasts

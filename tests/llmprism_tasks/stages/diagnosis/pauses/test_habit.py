@@ -53,3 +53,16 @@ def test_a_pause_is_measured_beyond_what_steps_are_silent_for() -> None:
 
 def test_what_comes_later_is_no_habit_yet() -> None:
     assert not habit([(20_000, 5000)], 5000)
+
+
+@pytest.mark.parametrize(("silent_of_steps", "usual"), [(1200, True), (1300, False)])
+def test_silences_of_about_a_second_are_steps_if_fewer_than_half_of_them_are_kept(
+    silent_of_steps: float, usual: bool
+) -> None:
+    """Silences below a second are not kept, so that of steps that are silent for a second a few seem to be pauses."""
+    steps = [(-200_000 + 3 * PERIOD * at, silent_of_steps) for at in range(15)]
+    assert habit([*steps, (-10_000, 8000)], 7000) == usual
+
+
+def test_pauses_of_about_a_second_are_some_if_there_are_no_others() -> None:
+    assert habit([(-100_000, 1100)], 2100)
