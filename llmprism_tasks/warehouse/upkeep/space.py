@@ -32,8 +32,8 @@ OLD_S = 3600
 
 TIDYING_THREADS = 1
 """Threads that tidy a DuckLake. Two flush two tables at a time, and DuckLake (d8a1881e, of DuckDB 1.5.5) notes which in
-a list without a lock (`DuckLakeTransaction::MarkInlinedDataForDeletion`): about once in a hundred times both freed the
-same memory, and the process was aborted."""
+a list without a lock (`DuckLakeTransaction::MarkInlinedDataForDeletion`). Of 1,278 flushes four ended in
+`double free` or a corrupt heap, of 550 with one thread none."""
 
 COPY_SUFFIX = ".smaller"
 """Ending of the copy while it is made; one that is there before was left by a process that was killed."""
