@@ -30,6 +30,11 @@ WASTE_RATIO = 1 / 3
 OLD_S = 3600
 """Seconds for which a DuckLake keeps files that no table has any more: a query that began before may read them."""
 
+TIDYING_THREADS = 1
+"""Threads that tidy a DuckLake. Two flush two tables at a time, and DuckLake (d8a1881e, of DuckDB 1.5.5) notes which in
+a list without a lock (`DuckLakeTransaction::MarkInlinedDataForDeletion`). Of 1,278 flushes four ended in
+`double free` or a corrupt heap, of 550 with one thread none."""
+
 COPY_SUFFIX = ".smaller"
 """Ending of the copy while it is made; one that is there before was left by a process that was killed."""
 
@@ -204,5 +209,6 @@ def _tidy_lake(warehouse: Warehouse, old_s: float) -> None:
         f"ducklake_delete_orphaned_files('lake', older_than => {long_ago})",
     ]
     with warehouse.alone() as connection:
+        connection.execute(f"SET threads = {TIDYING_THREADS}")
         for step in steps:
             connection.execute(f"CALL {step}")

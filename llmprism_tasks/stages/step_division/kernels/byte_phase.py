@@ -156,6 +156,29 @@ def _align_with_neighbours(before: Floats, gaps: Floats, begins: Integers, burst
 
 
 @subroutine
+def _quiet_bursts(
+    before: Floats, gaps: Floats, marks: Integers, count: int, tolerance: float, begins: Integers
+) -> tuple[int, float]:
+    """Write which transfers the bursts begin with, and behind them how many transfers there are.
+
+    Returns
+    -------
+    how many bursts there are, and the ratio of the periods that agree on the place; zeros where too few do
+    """
+    places = np.empty(2 * before.size)
+    each, whole = _longest_silence_places(before, gaps, marks, count, tolerance, places)
+    if whole <= FEW_BURSTS or whole < AGREEING_PERIODS * (count - 1):  # the size comes several times a period
+        return 0, 0.0
+    place, agreed = _densest_place(places, whole)
+    if agreed < AGREEING_PERIODS or min(place, 1.0 - place) <= SAME_PLACE:
+        return 0, 0.0
+    bursts = _cut_at_place(before, gaps, marks, count, each, place, begins)
+    _align_with_neighbours(before, gaps, begins, bursts, each)
+    begins[bursts] = before.size
+    return bursts, agreed
+
+
+@subroutine
 def _has_rare_closing_size(ends: Integers, sizes: Integers, begins: Integers, bursts: int, same_size: float) -> bool:
     """Return whether most bursts end with a transfer of one size that is rare otherwise.
 
@@ -213,7 +236,7 @@ def quiet_places(
     for s in range(offsets.size - 1):
         low, high = offsets[s], offsets[s + 1]
         own_starts, own_ends, own_sizes, total = starts[low:high], ends[low:high], sizes[low:high], high - low
-        before, gaps, places = np.empty(total), np.empty(total), np.empty(2 * total)
+        before, gaps = np.empty(total), np.empty(total)
         marks, begins, count = np.empty(total, np.int64), np.empty(total + 1, np.int64), 0
         for i in range(total):
             if marked[low + i]:
@@ -222,15 +245,7 @@ def quiet_places(
         if count <= FEW_BURSTS:
             continue
         _write_bytes_and_gaps(starts, ends, sizes, low, low + total, before, gaps)
-        each, whole = _longest_silence_places(before, gaps, marks, count, byte_tolerance, places)
-        if whole <= FEW_BURSTS or whole < AGREEING_PERIODS * (count - 1):  # the size comes several times a period
-            continue
-        place, agreed = _densest_place(places, whole)
-        if agreed < AGREEING_PERIODS or min(place, 1.0 - place) <= SAME_PLACE:
-            continue
-        bursts = _cut_at_place(before, gaps, marks, count, each, place, begins)
-        _align_with_neighbours(before, gaps, begins, bursts, each)
-        begins[bursts] = total
+        bursts, agreed = _quiet_bursts(before, gaps, marks, count, byte_tolerance, begins)
         if bursts <= FEW_BURSTS or not _has_rare_closing_size(own_ends, own_sizes, begins, bursts, same_size):
             continue
         own_numbers = burst_numbers(begins[:bursts], total)

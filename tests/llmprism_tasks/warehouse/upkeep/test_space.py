@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from flowfiles import MINUTE_NS
 from kept_windows import everything, put
@@ -169,6 +172,30 @@ def _put_back(original: Path, folder: Path) -> None:
         if path != original:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     shutil.copytree(original, folder, dirs_exist_ok=True)
+
+
+def test_a_lake_is_tidied_by_one_thread(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads of a call free the same memory now and then, and the process is aborted."""
+    threads: list[int] = []
+
+    class Watched:
+        def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+            self.connection = connection
+
+        def execute(self, query: str) -> duckdb.DuckDBPyConnection:
+            if query.startswith("CALL"):
+                threads.extend(self.connection.execute("SELECT current_setting('threads')").fetchall()[0])
+            return self.connection.execute(query)
+
+    @contextmanager
+    def watched(warehouse: Warehouse, alone: Any = Warehouse.alone) -> Iterator[Watched]:
+        with alone(warehouse) as connection:
+            connection.execute("SET threads = 2")  # also where the machine has one core
+            yield Watched(connection)
+
+    monkeypatch.setattr(Warehouse, "alone", watched)
+    space.give_back(lake)
+    assert set(threads) == {1}
 
 
 @pytest.mark.parametrize("old_s", [0, 3600])
