@@ -234,7 +234,8 @@ def _likelier(cycled: Steps, best: Steps | None, fitting: Fitting) -> Steps:
     times_larger = float(np.log(best.template.sum() / cycled.template.sum()))
     if times_larger > SAME_TEMPLATE:
         return cycled if _silence_between(best, fitting) >= cycled.period_ns else best
-    return cycled if times_larger < -SAME_TEMPLATE and _has_visible_passes(cycled, fitting) else best
+    parts = round(float(np.exp(-times_larger)))
+    return cycled if parts > 1 and _has_visible_passes(cycled, fitting, parts) else best
 
 
 def _silence_between(steps: Steps, fitting: Fitting) -> float:
@@ -271,14 +272,19 @@ def _steps_by_passes(found: Steps, fitting: Fitting) -> Steps | None:
     return None if steps is None else steps._replace(ended=True)
 
 
-def _has_visible_passes(steps: Steps, fitting: Fitting) -> bool:
-    """Say whether silences show a forward and a backward pass in steps, or in what was taken for them."""
-    return _end_of_backward(steps.ends_ns[steps.whole], fitting) is not None
+def _has_visible_passes(steps: Steps, fitting: Fitting, parts: int = 1) -> bool:
+    """Say whether silences show a forward and a backward pass in steps, or in what was taken for them.
+
+    Parameters
+    ----------
+    parts : into how many segments a smaller template cuts each
+    """
+    return _end_of_backward(steps.ends_ns[steps.whole], fitting, parts) is not None
 
 
-def _end_of_backward(ends: Integers, fitting: Fitting) -> passes.Backward | None:
+def _end_of_backward(ends: Integers, fitting: Fitting, parts: int = 1) -> passes.Backward | None:
     known = {"same_bytes": fitting.byte_tolerance, "jitter": LEAST_VARIANCE}
-    return passes.end_of_backward(fitting.traffic, fitting.silences, ends, **known)
+    return passes.end_of_backward(fitting.traffic, fitting.silences, ends, parts=parts, **known)
 
 
 def _choose_clear_template(tried: list[Steps], fitting: Fitting, *, by_pauses: bool) -> Steps | None:
