@@ -47,7 +47,7 @@ class Backward(NamedTuple):
 
 
 def end_of_backward(
-    traffic: Traffic, silences: Silences, ends: Integers, *, same_bytes: float, jitter: float
+    traffic: Traffic, silences: Silences, ends: Integers, *, same_bytes: float, jitter: float, parts: int = 1
 ) -> Backward | None:
     """Return where the backward pass ends; None if nothing tells.
 
@@ -56,6 +56,8 @@ def end_of_backward(
     ends : when the steps ended that were found, ns
     same_bytes : ratio by which the bytes of steps that are alike may differ
     jitter : variance of the logarithm of silences that are of one length
+    parts : into how many smaller segments a smaller template cuts a step. Where silences are alike in all of these, the
+        segments are steps, not layers of a forward and a backward pass
     """
     sent = traffic.sent
     first = np.searchsorted(traffic.starts, ends, side="right")
@@ -77,7 +79,7 @@ def end_of_backward(
     if turn.any():
         begins = begins + turn / PLACES_PER_STEP * size
         profiles = longest_silences(silences, at, begins + cycle, burst)
-    edge = _falling_edge(np.median(profiles, axis=0), count, jitter)
+    edge = _falling_edge(np.median(profiles, axis=0), count, jitter, parts)
     if edge is None:
         return None
     grows = np.log(np.maximum(bursts[1:], 1.0) / np.maximum(bursts[:-1], 1.0))
@@ -141,15 +143,16 @@ def longest_silences(silences: Silences, at: Floats, places: Floats, burst: floa
     return longest
 
 
-def _falling_edge(profile: Floats, count: float, jitter: float) -> float | None:
+def _falling_edge(profile: Floats, count: float, jitter: float, parts: int) -> float | None:
     """Return at which ratio of a cycle a profile falls from the higher of two levels to the lower; None where it is not
-    sure that it has two. Most of it is on the higher one: the backward pass gathers what the forward pass does, and
-    reduces gradients besides.
+    sure that it has two, or where its parts are more like each other than it is like two levels. Most of it is on the
+    higher one: the backward pass gathers what the forward pass does, and reduces gradients besides.
 
     Parameters
     ----------
     profile : shape (places,), around the cycle
     count : how many observations it is made of
+    parts : as `end_of_backward` takes it
     """
     places, least = profile.size, int(np.ceil(SHORTEST_PASS * profile.size))
     sums = np.append(0.0, np.cumsum(np.concatenate([profile, profile])))
@@ -162,9 +165,12 @@ def _falling_edge(profile: Floats, count: float, jitter: float) -> float | None:
     if not np.isfinite(two[edge, best]):
         return None
     cycle = np.roll(profile, -int(edge))
-    parts = cycle[: places - lengths[best]], cycle[places - lengths[best] :]
+    levels = cycle[: places - lengths[best]], cycle[places - lengths[best] :]
     # Single silences are of any length, as the optimizer's is: they count by how far off they are, not by its square.
-    off = sum(float(np.abs(part - np.median(part)).sum()) for part in parts) / places
+    off = sum(float(np.abs(level - np.median(level)).sum()) for level in levels) / places
     alone = float(np.abs(profile - np.median(profile)).mean())
+    part = np.median([np.roll(profile, -round(one * places / parts)) for one in range(parts)], axis=0)
+    if parts > 1 and np.abs(profile - part).mean() <= off:
+        return None
     sure = count * np.log((alone + np.sqrt(jitter)) / (off + np.sqrt(jitter))) >= SURE_NATS
     return int(edge) / places if sure else None

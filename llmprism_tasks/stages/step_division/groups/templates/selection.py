@@ -21,7 +21,7 @@ from functools import reduce
 
 import numpy as np
 
-from llmprism_tasks.numerics.robust import Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.group_period import TRAINING_SHARE
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
@@ -149,7 +149,7 @@ def _find_steps(
     tried = [fitting.fit(template, SILENCES_PER_STEP) for template in fitting.proposed()]
     fitted = [one for one in tried if one is not None and has_same_pairs(one, traffic)]
     likely = [one for one in fitted if one.is_likely()]
-    best = _choose_clear_template(likely, fitting, by_pauses=by_pauses)
+    best = _choose_clear_template(likely, fitting, by_passes=by_passes, by_pauses=by_pauses)
     cycled = None
     if by_passes:
         cycled = _steps_by_silence_clock(likely, fitting)
@@ -234,7 +234,8 @@ def _likelier(cycled: Steps, best: Steps | None, fitting: Fitting) -> Steps:
     times_larger = float(np.log(best.template.sum() / cycled.template.sum()))
     if times_larger > SAME_TEMPLATE:
         return cycled if _silence_between(best, fitting) >= cycled.period_ns else best
-    return cycled if times_larger < -SAME_TEMPLATE and _has_visible_passes(cycled, fitting) else best
+    parts = round(float(np.exp(-times_larger)))
+    return cycled if parts > 1 and _has_visible_passes(cycled, fitting, parts) else best
 
 
 def _silence_between(steps: Steps, fitting: Fitting) -> float:
@@ -271,24 +272,30 @@ def _steps_by_passes(found: Steps, fitting: Fitting) -> Steps | None:
     return None if steps is None else steps._replace(ended=True)
 
 
-def _has_visible_passes(steps: Steps, fitting: Fitting) -> bool:
-    """Say whether silences show a forward and a backward pass in steps, or in what was taken for them."""
-    return _end_of_backward(steps.ends_ns[steps.whole], fitting) is not None
+def _has_visible_passes(steps: Steps, fitting: Fitting, parts: int = 1) -> bool:
+    """Say whether silences show a forward and a backward pass in steps, or in what was taken for them.
+
+    Parameters
+    ----------
+    parts : into how many segments a smaller template cuts each
+    """
+    return _end_of_backward(steps.ends_ns[steps.whole], fitting, parts) is not None
 
 
-def _end_of_backward(ends: Integers, fitting: Fitting) -> passes.Backward | None:
+def _end_of_backward(ends: Integers, fitting: Fitting, parts: int = 1) -> passes.Backward | None:
     known = {"same_bytes": fitting.byte_tolerance, "jitter": LEAST_VARIANCE}
-    return passes.end_of_backward(fitting.traffic, fitting.silences, ends, **known)
+    return passes.end_of_backward(fitting.traffic, fitting.silences, ends, parts=parts, **known)
 
 
-def _choose_clear_template(tried: list[Steps], fitting: Fitting, *, by_pauses: bool) -> Steps | None:
+def _choose_clear_template(tried: list[Steps], fitting: Fitting, *, by_passes: bool, by_pauses: bool) -> Steps | None:
     """Return what the smallest clear template makes of a group that is no part of a larger one; None without any.
 
     If none is clear, it is the smallest one such that the silences between several of it are no longer.
 
     Bursts that have no silence inside may be steps, or parts of steps: nobody can tell what several of them are, unless
     these explain more, as they do where something comes once in them. Where they show a forward and a backward pass,
-    single pairs have to say that these are several of their steps.
+    single pairs have to say that these are several of their steps. In a ring alone they may be buckets of gradients,
+    with the forward pass after several of them (`_steps_of_buckets`).
     """
     tried = sorted(tried, key=lambda one: one.template.sum())
     single = max((one.explained for one in tried if np.isnan(one.clarity)), default=0.0)
@@ -304,12 +311,26 @@ def _choose_clear_template(tried: list[Steps], fitting: Fitting, *, by_pauses: b
     paused = _steps_between_pauses(clear, fitting) if clear is not None and by_pauses else None
     if paused is not None:
         return paused
+    buckets = _steps_of_buckets(clear, known, fitting) if clear is not None and by_passes else None
+    if buckets is not None:
+        return buckets._replace(told=True)
     if clear is not None:
         twice = (one for one in known if one.clarity >= CLEAR_SIGMAS and is_scatter_and_gather(one, clear))
         return next(twice, clear)._replace(told=True)
     if not known:
         return None
     return reduce(lambda best, larger: larger if is_between_longer(larger, best) else best, known)
+
+
+def _steps_of_buckets(buckets: Steps, tried: list[Steps], fitting: Fitting) -> Steps | None:
+    """Return the clearest larger template, if nobody sends between its segments for as long as a forward pass takes;
+    None if none is clearer. A longer or a shorter silence may be a pause after several steps."""
+    larger = [one for one in tried if one.template.sum() > buckets.template.sum() and one.clarity > buckets.clarity]
+    best = max(larger, key=lambda one: one.clarity, default=None)
+    if best is None:
+        return None
+    silent = _silence_between(best, fitting) / best.period_ns
+    return best if passes.SHORTEST_PASS <= silent <= MAJORITY else None
 
 
 def _steps_between_pauses(several: Steps, fitting: Fitting) -> Steps | None:

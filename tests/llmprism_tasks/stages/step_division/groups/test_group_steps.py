@@ -124,6 +124,22 @@ def test_a_silence_longer_than_a_step_after_every_few_of_them_is_a_pause(pause: 
     assert len(ends(saved(pause, parts)) or ends(saved(pause, parts), told=False)) == steps
 
 
+@pytest.mark.parametrize(
+    ("silent", "steps"),
+    [(0.15, 128), (0.25, 16), (0.6, 128)],
+    ids=["shorter than a forward pass", "a forward pass", "most of the time"],
+)
+def test_clear_buckets_of_a_ring_alone_are_a_step_if_it_is_silent_for_a_forward_pass(silent: float, steps: int) -> None:
+    """Eight buckets of three parts each, 180 ms a bucket."""
+    forward = 8 * 180 * silent / (1 - silent)
+    draw = np.random.default_rng(1)
+    rows, begin = [], 0.0
+    for bucket in range(16 * 8):
+        rows += steps_of([begin], buckets=3)
+        begin += 180 * math.exp(draw.normal(0, 0.02)) + (forward if bucket % 8 == 7 else 0)
+    assert len(ends(rows)) == steps
+
+
 @pytest.mark.parametrize("pause", [15, 400])
 def test_silences_tell_steps_that_are_longer_between_them_or_come_again(pause: float) -> None:
     assert ends(steps_of([1800.0 * number for number in range(30)], pause=pause))

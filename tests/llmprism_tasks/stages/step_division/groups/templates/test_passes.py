@@ -37,12 +37,12 @@ def traffic(bursts: Bursts) -> tuple[Traffic, np.ndarray]:
     return sent, sent.ends[1::2].reshape(STEPS, len(bursts))
 
 
-def backward(bursts: Bursts, after: int | np.ndarray) -> passes.Backward | None:
+def backward(bursts: Bursts, after: int | np.ndarray, parts: int = 1) -> passes.Backward | None:
     """Return where the backward pass ends, after steps were found that end after a burst of each."""
     sent, ends = traffic(bursts)
     silences = sent.silences(DEFAULT.shortest_quiet_ms * MS)
     known = {"same_bytes": DEFAULT.byte_tolerance, "jitter": LEAST_VARIANCE}
-    return passes.end_of_backward(sent, silences, ends[np.arange(STEPS), after], **known)
+    return passes.end_of_backward(sent, silences, ends[np.arange(STEPS), after], parts=parts, **known)
 
 
 def ratio(bursts: Bursts, after: int) -> float | None:
@@ -90,6 +90,15 @@ def test_passes_that_compute_alike_tell_nothing() -> None:
 @pytest.mark.parametrize(("layers", "known"), [(4, False), (6, True)])
 def test_few_layers_do_not_make_it_sure(layers: int, known: bool) -> None:
     assert (ratio(step(layers), layers - 2) is not None) == known
+
+
+@pytest.mark.parametrize(("later", "known"), [(40.0, False), (60.0, True)])
+def test_a_cycle_of_which_all_parts_are_alike_has_no_passes(later: float, known: bool) -> None:
+    """Three times a silence, and buckets of which most come later the second and third time."""
+    parts = [[(90.0, 1), *[(20.0, 1)] * 3, *[(wait, 1)] * 6] for wait in (20.0, later, later)]
+    bursts = [burst for part in parts for burst in part]
+    assert backward(bursts, -1) is not None
+    assert (backward(bursts, -1, parts=3) is not None) == known
 
 
 @pytest.mark.parametrize(("optimizer", "known"), [(180.0, True), (300.0, False)])
