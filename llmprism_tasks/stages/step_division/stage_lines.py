@@ -52,7 +52,8 @@ def silent_together(bulk: pl.DataFrame, since_ns: int) -> Integers:
     """Number the pairs: those of lines alike that sent since a time have one number, each other pair has its own.
 
     Over the links of a line activations go one way and gradients the other: NICs that merely send to one and the same
-    are no line. A pair that has not come back may be another job's, that ended.
+    are no line. A pair that has not come back may be another job's, that ended. Where rings join stages, be it one way,
+    replicas exchange gradients.
 
     Ranks of tensor parallelism, and replicas on the same hosts, have a line each. All of these stop in one moment, for
     their optimizers wait for each other, and move the same bytes. Lines of which one restarts, and another goes on, do
@@ -65,14 +66,21 @@ def silent_together(bulk: pl.DataFrame, since_ns: int) -> Integers:
     source, target, count = ends_of_pairs(bulk)
     offsets = nic_pairs.starts_of_pairs(bulk)
     main = main_pairs(bulk) & (np.maximum.reduceat(bulk["flow_end_ns"].to_numpy(), offsets[:-1]) >= since_ns)
+    jobs, replicated = _with_circles(source[main], target[main], count)
     main[main] = np.isin(source[main] * count + target[main], target[main] * count + source[main])
-    _, groups = np.unique(graphs.connected_components(source[main], target[main], count), return_inverse=True)
+    groups, _ = _with_circles(source[main], target[main], count)
     apart = int(groups.max(initial=-1)) + 1
-    lines = main & ~have_circles(source[main], target[main], groups, apart)[groups[source]]
+    lines = main & ~replicated[jobs[source]]
     moved = np.bincount(groups[source], np.where(lines, ragged.sums(bulk["bytes"].to_numpy(), offsets), 0), apart)
     alike = _alike(np.bincount(groups, minlength=apart), moved)
     _, numbers = np.unique(np.where(lines, alike[groups[source]], apart + np.arange(source.size)), return_inverse=True)
     return numbers
+
+
+def _with_circles(source: Integers, target: Integers, nics: int) -> tuple[Integers, Flags]:
+    """Number the groups that some pairs make of NICs, shape (nics,), and say which of them have circles."""
+    _, groups = np.unique(graphs.connected_components(source, target, nics), return_inverse=True)
+    return groups, have_circles(source, target, groups, int(groups.max(initial=-1)) + 1)
 
 
 def have_circles(source: Integers, target: Integers, groups: Integers, count: int) -> Flags:

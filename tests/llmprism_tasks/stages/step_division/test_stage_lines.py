@@ -31,6 +31,13 @@ def test_the_links_of_a_line_are_one() -> None:
     assert len(set(numbers(both("ab", "bc", "cd")).values())) == 1
 
 
+@pytest.mark.parametrize(("last", "lines"), [("fa", False), ("fd", True)])
+def test_stages_whose_replicas_exchange_gradients_one_way_are_no_lines(last: str, *, lines: bool) -> None:
+    """The rings of two stages go round three pipelines; of two pipelines nothing comes back."""
+    found = numbers({**both("ab", "cd", "ef"), **dict.fromkeys(["bd", "df", last], 100)})
+    assert (found["ab"] == found["ba"]) == lines
+
+
 @pytest.mark.parametrize(
     "links",
     [both("ab", "bc", "ca"), {"ab": 100, "bc": 100}, {"ab": 100, "bc": 100, "ca": 100}],
