@@ -8,8 +8,6 @@ worked on. Gradient synchronisation is one burst of the step, all else goes on t
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import polars as pl
 
@@ -19,7 +17,6 @@ from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.parallelism.kernels import ranked_shares
 from llmprism_tasks.stages.parallelism.pair_kinds.features import stream_steps, with_back
 from llmprism_tasks.stages.step_division import periodicity
-from llmprism_tasks.stages.step_division.groups.templates.passes import SHORTEST_PASS
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.opposite import same_size
 
@@ -42,8 +39,7 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     where none recurs), of those in one burst `burst_size`; `presence`
     (ratio of the job's steps); `alike` (whether it moves about as many bytes in each step); `steady` (whether it, or
     one of its sizes, comes alike in about all of several steps); `reduces` (whether one of its sizes does so in one
-    burst, and carries much); `reduces_besides` (whether it fills the step, and one of its sizes comes in one burst that
-    is neither the size of another, nor half of it or the double, as gradients of gathered parameters are)
+    burst, and carries much)
     """
     edges = _lone_record_ratios(steps, settings)
     piped = _pipeline_streams(edges, settings)
@@ -82,7 +78,6 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
             reduces=pl.col("pair").is_in(
                 _steady_pairs(sent.filter(in_parts, at_once), settings.parallelism.gradient_share, settings).implode()
             ),
-            reduces_besides=pl.col("pair").is_in(_reducing_besides(steps.filter(in_parts), settings).implode()),
         )
     )
 
@@ -128,26 +123,6 @@ def _steady_pairs(steps: pl.DataFrame, least_share: float, settings: Settings) -
     often = (counts >= settings.recognition.regular_bursts) & (counts >= of_all)
     carries = robust.medians(steps["share"].to_numpy(), offsets) >= least_share
     return steps["pair"].gather(offsets[:-1][alike & often & carries]).unique()
-
-
-def _reducing_besides(steps: pl.DataFrame, settings: Settings) -> pl.Series:
-    """Return the pairs that carry in one burst of each step what they carry nothing else of: the same, half, or the
-    double, which is the other precision.
-
-    Parameters are gathered in the passes in which they are used, and reduced in the size that they were gathered in.
-    What comes in a burst that is shorter than a pass, and in no other size, are gradients of parameters that all
-    members of a ring of context hold.
-    """
-    sent = steps.group_by(STREAM).agg(pl.col("size", "share", "spread").median(), pl.len(), pl.col("job_steps").first())
-    often = pl.col("len") >= settings.parallelism.steady_presence * pl.col("job_steps")
-    main = sent.filter(often, pl.col("len") >= settings.recognition.regular_bursts)
-    bursts = main.filter(pl.col("spread") < SHORTEST_PASS, pl.col("share") >= settings.rhythm.least_share)
-    ratio = (pl.col("size") / pl.col("size_right")).log().abs()
-    alike = ((ratio - math.log(2)).abs() <= math.log1p(settings.rhythm.same_size)) | (
-        ratio <= math.log1p(settings.rhythm.same_size)
-    )
-    kin = bursts.join(main, on="pair").filter(pl.col("size_class") != pl.col("size_class_right"), alike)
-    return bursts.join(kin, on=STREAM, how="anti")["pair"].unique()
 
 
 def relayed(

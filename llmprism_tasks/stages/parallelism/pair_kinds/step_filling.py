@@ -15,12 +15,11 @@ def settle_filling_pairs(pairs: pl.DataFrame, same_size: float, same_bytes: floa
     shape (in the same precision or the double), they are the parameters of fully sharded data parallelism (`dp`),
     unless a pair carries just as much as one of them and one of the others together. Else they are rings of context
     parallelism (`cp`), or, where gradients are reduced among some of a group's replicas apart, experts with balanced
-    loads (`ep`). So are rings that reduce other tensors besides, over the same pairs.
+    loads (`ep`).
 
     Parameters
     ----------
-    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, and in bytes `common_size`, `burst_size`, `bytes_per_step`;
-        `reduces_besides`, as `classifier.votes` returns it
+    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, and in bytes `common_size`, `burst_size`, `bytes_per_step`
     same_size : ratio by which sizes of one tensor may differ
     same_bytes : ratio by which the bytes that one ring's hops carry in a step may differ
     """
@@ -31,13 +30,7 @@ def settle_filling_pairs(pairs: pl.DataFrame, same_size: float, same_bytes: floa
     experts = _jobs_reducing_experts_apart(pairs, filled, same_size)
     sharded = _sharded_jobs(pairs, filled, same_size)
     sharded = sharded.filter(~sharded.is_in(_jobs_with_sums(pairs, filled, same_size).implode()))
-    besides = filled.group_by("job_id").agg(pl.col("reduces_besides").mean())
-    bursts = pl.concat(
-        [
-            _jobs_with_other_bursts(pairs, filled, same_size, same_bytes),
-            besides.filter(pl.col("reduces_besides") >= AGREEING_NICS)["job_id"],
-        ]
-    )
+    bursts = _jobs_with_other_bursts(pairs, filled, same_size, same_bytes)
     kind = (
         pl.when(~pl.col("job_id").is_in(bursts.implode()) | pl.col("job_id").is_in(sharded.implode()))
         .then(pl.lit("dp"))

@@ -343,27 +343,6 @@ def test_a_pair_fills_the_step_if_most_of_its_bytes_do(gradients: int, found: fl
     assert vote(rows)["filling"] == found
 
 
-@pytest.mark.parametrize(
-    ("size", "spread", "present", "found"),
-    [
-        (30, 0.19, STEPS, True),
-        (30, 0.21, STEPS, False),
-        (30, 0.0, 5, False),
-        (2, 0.0, STEPS, False),
-        (8, 0.0, STEPS, False),
-        (16, 0.0, STEPS, False),
-        (4, 0.0, STEPS, False),
-    ],
-    ids=["gradients", "a pass", "not in most steps", "too few bytes", "the same size", "in more precision", "in less"],
-)
-def test_what_comes_in_one_burst_alone_is_reduced_besides(size: int, spread: float, present: int, found: bool) -> None:
-    """Twelve blocks of 8 MB fill the step; two others come towards its end."""
-    at = evenly(0.6, 12)
-    rest = [begin + 620 + off * PERIOD for begin in BEGINS[:present] for off in (0, spread)]
-    rows = [*both(at, at), *messages("a", "c", rest, size * MB)]
-    assert vote(rows)["reduces_besides"] == found
-
-
 @pytest.mark.parametrize(("present", "streams"), [(6, 3), (5, 2)])
 def test_a_size_that_comes_in_few_of_the_pair_s_steps_does_not_recur(present: int, streams: int) -> None:
     rows = [*messages("a", "c", BEGINS, 8 * MB), *messages("a", "c", [at + 5 for at in BEGINS[:present]], 20 * MB)]

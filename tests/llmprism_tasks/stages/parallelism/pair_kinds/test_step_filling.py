@@ -25,11 +25,10 @@ def filled(
     pairs: Iterable[Pair],
     *,
     carried: Mapping[str, float] | None = None,
-    besides: str = "",
 ) -> dict[tuple[str, str], str]:
     """Return the kinds of pairs from (sender, receiver, kind, filling size, burst size).
 
-    `carried` says how many bytes per step senders send, `besides` which of them reduce other tensors, too.
+    `carried` says how many bytes per step senders send.
     """
     rows = [(src, dst, kind, fills if kind == "filling" else burst, burst) for src, dst, kind, fills, burst in pairs]
     columns = ("src_addr", "dst_addr", "kind", "common_size", "burst_size")
@@ -38,7 +37,6 @@ def filled(
     frame = pl.DataFrame(rows, schema=[(name, types[name]) for name in columns], orient="row").with_columns(
         job_id=pl.lit("j"),
         bytes_per_step=pl.Series([(carried or {}).get(row[0], usual[row[2]]) for row in rows]),
-        reduces_besides=pl.Series([row[0] in besides for row in rows]),
     )
     found = step_filling.settle_filling_pairs(frame, 0.02, 0.1)
     return {(src, dst): kind for src, dst, kind in found.select("src_addr", "dst_addr", "kind").iter_rows()}
@@ -71,13 +69,6 @@ def test_hops_of_a_ring_that_fill_just_about_half_of_the_step_carry_as_much(
     found = filled([*hops, ("c", "a", "dp", BLOCK, size)], carried={"b": STEP, "c": carried * STEP})
     assert set(found.values()) == {"dp", kind}
     assert found["b", "c"] == found["c", "a"] == "dp"
-
-
-@pytest.mark.parametrize(("besides", "kind"), [("abcdefgh", "cp"), ("abcdefg", "dp")])
-def test_a_ring_that_reduces_other_tensors_besides_passes_blocks_of_context(besides: str, kind: str) -> None:
-    """On at least eight of ten pairs."""
-    fill: list[Pair] = [(src, dst, "filling", BLOCK, None) for src, dst in ring("abcdefghij")]
-    assert set(filled(fill, besides=besides).values()) == {kind}
 
 
 def two_by_two(replicas: list[tuple[str, str]], size: float = OTHER_BURST) -> dict[tuple[str, str], str]:
