@@ -44,8 +44,8 @@ class PartitionValues:
             "traffic": self.traffic,
             "gpu_traffic": lambda: self.gpu_traffic(tables["topology"]),
             "job_traffic": lambda: self.job_traffic(tables["job_members"]),
-            "division": lambda: self.division(tables["job_members"]),
-            "step_ends": lambda: self.step_ends(tables["job_members"], tables["pairs"]),
+            "division": lambda: self.division(tables["job_members"], tables["jobs"]),
+            "step_ends": lambda: self.step_ends(tables["job_members"], tables["jobs"], tables["pairs"]),
         }
         return {name: makers[name]() for name in names}
 
@@ -68,18 +68,19 @@ class PartitionValues:
             self._job_traffic = self.traffic().inside(job_members)
         return self._job_traffic
 
-    def division(self, job_members: pl.DataFrame) -> Division | None:
-        """Return the steps of jobs; None where there are none."""
+    def division(self, job_members: pl.DataFrame, jobs: pl.DataFrame) -> Division | None:
+        """Return the steps of the jobs that train; None where there are none."""
         if "all" not in self._divisions:
-            bulk = self.job_traffic(job_members).bulk
+            trains = jobs.filter(kind="training")["job_id"].implode()
+            bulk = self.job_traffic(job_members).bulk.filter(pl.col("job_id").cast(pl.String).is_in(trains))
             known = None if self._gpu_traffic is None else self._gpu_traffic.running
             self._divisions["all"] = divide(bulk, self._window, self._settings, known=known)
         return self._divisions["all"]
 
-    def step_ends(self, job_members: pl.DataFrame, pairs: pl.DataFrame) -> Division | None:
+    def step_ends(self, job_members: pl.DataFrame, jobs: pl.DataFrame, pairs: pl.DataFrame) -> Division | None:
         """Return the same steps, as the pairs that end them show them. The others are let go: they fill memory."""
         if "ends" not in self._divisions:
-            division = self.division(job_members)
+            division = self.division(job_members, jobs)
             self._divisions = {"ends": None if division is None else division.ended_by(pair_graph.ending(pairs))}
             self._gpu_traffic = None
         return self._divisions["ends"]

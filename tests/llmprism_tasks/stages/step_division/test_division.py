@@ -78,3 +78,10 @@ def test_the_pairs_of_both_runs_end_steps_and_the_second_begins_with_its_own_flo
     assert steps["step_index"].sort().to_list() == list(range(len(BEFORE) + len(AFTER)))
     first = steps.filter(pl.col("step_index") == len(BEFORE))
     assert first["start_ns"].item() == WINDOW.start_ns + 36_000 * MS
+
+
+@pytest.mark.parametrize(("kind", "steps"), [("training", True), ("other", False)])
+def test_only_jobs_that_train_have_training_steps(kind: str, steps: bool) -> None:
+    known = {"jobs": jobs_of(MEMBERS).with_columns(kind=pl.lit(kind)), "job_members": MEMBERS}
+    found = PartitionValues(FLOWS, WINDOW, DEFAULT).named(["division"], known)
+    assert (found["division"] is not None) == steps
