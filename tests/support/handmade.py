@@ -141,7 +141,9 @@ def jobs_of(job_members: pl.DataFrame) -> pl.DataFrame:
 def taken(
     phase: str, flows_: pl.DataFrame, window: Window = WINDOW, values: Settings | None = None, **tables: pl.DataFrame
 ) -> dict[str, Any]:
-    """Return what a phase takes in place of flows, when the phases before it wrote these tables."""
+    """Return what a phase takes in place of flows, when the phases before it wrote these tables. All jobs train."""
+    if "job_members" in tables:
+        tables = {"jobs": jobs_of(tables["job_members"])} | tables
     return PartitionValues(flows_, window, values or settings()).named(stage_named(phase).takes, tables)
 
 

@@ -128,9 +128,11 @@ def tables_of(made: Any, window: Window) -> dict[str, pl.DataFrame]:
 
 def evidence_of(tables: Mapping[str, pl.DataFrame]) -> Evidence | None:
     """Return the evidence in the last minute's tables."""
-    topology, members, pairs, steps = (tables[name] for name in ("topology", "job_members", "pairs", "steps"))
+    topology, jobs, members, pairs, steps = (
+        tables[name] for name in ("topology", "jobs", "job_members", "pairs", "steps")
+    )
     values = PartitionValues(tables["flows"], LAST, Settings())
-    job_traffic, step_ends = values.job_traffic(members), values.step_ends(members, pairs)
+    job_traffic, step_ends = values.job_traffic(members), values.step_ends(members, jobs, pairs)
     return gather(job_traffic, step_ends, topology, members, pairs, steps, LAST, Settings())
 
 

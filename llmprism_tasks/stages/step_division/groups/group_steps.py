@@ -264,9 +264,9 @@ class _Sample(NamedTuple):
 
     Attributes
     ----------
-    traffic : of some senders, without what never pauses
+    traffic : of some senders
     pairs : shape (pairs of the group,), whether these senders have it
-    foreign : shape (pairs of these senders,), whether most of it never pauses
+    foreign : shape (pairs of these senders,), whether most of it was left out, for it never pauses
     """
 
     traffic: Traffic
@@ -274,27 +274,42 @@ class _Sample(NamedTuple):
     foreign: Flags
 
 
-def _sample_group(times: Times, offsets: Integers, group: _Group) -> _Sample | None:
-    """Return what is looked at of a group; None if all of it never pauses."""
+def _sample_group(times: Times, offsets: Integers, group: _Group) -> list[_Sample]:
+    """Return what is looked at of a group: its traffic without what never pauses and, if that is less, all of it."""
     senders = int(group.sender.max()) + 1
     looked_at = min(senders, max(SAMPLED_PAIRS * senders // group.place.size, LEAST_SENDERS))
     chosen = np.isin(group.sender, np.linspace(0, senders - 1, looked_at).astype(np.int64))
     traffic = pooled(times, offsets, group.place[chosen], group.sender[chosen])
     pauses = pausing(traffic)
     foreign = np.bincount(traffic.pair, traffic.sizes * pauses) < PRESENT * np.bincount(traffic.pair, traffic.sizes)
-    traffic = traffic.of(pauses)
-    return _Sample(traffic, chosen, foreign) if traffic.stream.size else None
+    samples = [_Sample(traffic.of(pauses), chosen, foreign)] if pauses.any() else []
+    return samples if pauses.all() else [*samples, _Sample(traffic, chosen, np.zeros_like(foreign))]
+
+
+def _likeliest(samples: list[_Sample], find: Callable[[Traffic], Steps | None]) -> tuple[_Sample | None, Steps | None]:
+    """Return the steps that explain most bytes, and what shows them; those that are told before others.
+
+    What never pauses may be a copy of files, which hides the steps, or the steps of a ring that has become slow.
+    """
+    found = [(sample, find(sample.traffic)) for sample in samples]
+
+    def likelihood(one: tuple[_Sample, Steps | None]) -> tuple[bool, float]:
+        steps = one[1]
+        return (False, 0.0) if steps is None else (steps.told, float(steps.whole.sum() * steps.template.sum()))
+
+    return max(found, key=likelihood, default=(None, None))
 
 
 def _find_group_steps(
     times: Times, offsets: Integers, group: _Group, settings: RhythmSettings, **asked: bool
 ) -> Found | None:
     """Return the steps of one group, given what may tell them, as `repeated` takes it."""
-    sample = _sample_group(times, offsets, group)
+    sample, steps = _likeliest(
+        _sample_group(times, offsets, group), lambda traffic: repeated(traffic, settings, **asked)
+    )
     if sample is None:
         return None
     moved_until = partial(_bytes_per_segment, times, offsets, group.place)
-    steps = repeated(sample.traffic, settings, **asked)
     cut = None if steps is None else _steps_by_template(steps, moved_until(steps.until_ns), group.back, settings)
     if steps is not None and cut is not None:
         found = _steps_with_participants(cut, group, sample, told=steps.told, ended=steps.ended)
@@ -309,8 +324,10 @@ def _recut_group(
     times: Times, offsets: Integers, group: _Group, ends: Integers, settings: RhythmSettings, *, by_passes: bool
 ) -> Found | None:
     """Return the steps of one group, given when they ended as somebody found them."""
-    sample = _sample_group(times, offsets, group)
-    steps = None if sample is None else repeated_at(sample.traffic, ends, settings, by_passes=by_passes)
+    sample, steps = _likeliest(
+        _sample_group(times, offsets, group),
+        lambda traffic: repeated_at(traffic, ends, settings, by_passes=by_passes),
+    )
     if sample is None or steps is None:
         return None
     cut = _steps_by_template(
