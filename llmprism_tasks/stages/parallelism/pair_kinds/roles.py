@@ -67,6 +67,7 @@ class Job(NamedTuple):
     link, back : numbers of the two hosts of a pair, in its order and in the other
     evidence : shape (pairs, kinds), logarithms of likelihoods
     voted : what each pair is by itself
+    fills : whether what recurs in each goes on through the step
     gathers : whether each may gather parameters: it fills the step, both ways at the same time
     role : which role each plays
     host, rail : of NICs; a rail is a NIC's place in its host
@@ -78,6 +79,7 @@ class Job(NamedTuple):
     back: Integers
     evidence: Floats
     voted: Labels
+    fills: npt.NDArray[np.bool_]
     gathers: npt.NDArray[np.bool_]
     role: Integers
     host: Integers
@@ -132,10 +134,10 @@ def _kinds_of_job(rows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     host, rail = nics["host"].to_numpy(), nics["rail"].to_numpy()
     hosts = int(host.max(initial=0)) + 1
     link, back = host[src] * hosts + host[dst], host[dst] * hosts + host[src]
-    gathers = (rows["filling"] * rows["together"]).to_numpy() >= MAJORITY
+    fills, gathers = (some.to_numpy() >= MAJORITY for some in (rows["filling"], rows["filling"] * rows["together"]))
     evidence = _kind_log_likelihoods(rows, voted)
     label, sure = _likeliest_labels(
-        Job(src, dst, link, back, evidence, voted, gathers, _role_numbers(bytes_), host, rail)
+        Job(src, dst, link, back, evidence, voted, fills, gathers, _role_numbers(bytes_), host, rail)
     )
     return rows.select("pair").with_columns(likeliest=pl.Series(np.array(KINDS)[label]), posterior=pl.Series(sure))
 
@@ -205,7 +207,8 @@ def _likeliest_labels(job: Job) -> tuple[Labels, Floats]:
 
 def _choices(job: Job) -> list[tuple[Integers, list[tuple[float, Labels]]]]:
     """Return each role's pairs, and what they can be, each with what the steps say of that: as its pairs are by
-    themselves, as most between the same two hosts are, or all alike what any of them may be."""
+    themselves, as most are that fill the step and as most that do not, as most between the same two hosts are, or all
+    alike what any of them may be."""
     choices = []
     for role in np.unique(job.role):
         of_role = np.flatnonzero(job.role == role)
@@ -216,8 +219,12 @@ def _choices(job: Job) -> list[tuple[Integers, list[tuple[float, Labels]]]]:
         gathered = [DP] if job.gathers[of_role].all() else []
         around = [DP] if _closed(job, of_role).any() else []
         kinds = np.unique(np.r_[voted, evidence.argmax(axis=1), OTHER, answered, gathered, around].astype(np.int64))
-        linked = _kinds_by_host_pair(job, of_role)
-        own = [voted, *(np.full(of_role.size, kind) for kind in kinds)]
+        linked = _kinds_of_parts(job, of_role, np.minimum(job.link[of_role], job.back[of_role]))
+        own = [
+            voted,
+            _kinds_of_parts(job, of_role, job.fills[of_role]),
+            *(np.full(of_role.size, kind) for kind in kinds),
+        ]
         by_host = [linked, *(np.where(linked == one, kind, linked) for one in np.unique(linked) for kind in kinds)]
         costs: dict[bytes, tuple[Labels, float]] = {}
         for cost, ways in ((0.0, own), (EQUAL_BYTES_NATS, by_host)):
@@ -231,13 +238,17 @@ def _choices(job: Job) -> list[tuple[Integers, list[tuple[float, Labels]]]]:
     return choices
 
 
-def _kinds_by_host_pair(job: Job, of_role: Integers) -> Labels:
-    """Return what the pairs of a role are if those between the same two hosts, either way, are all of one kind."""
-    other = np.minimum(job.link[of_role], job.back[of_role])
-    _, link = np.unique(other, return_inverse=True)
-    evidence = np.zeros((int(link.max()) + 1, len(KINDS)))
-    np.add.at(evidence, link, job.evidence[of_role])
-    kinds: Labels = evidence.argmax(axis=1)[link]
+def _kinds_of_parts(job: Job, of_role: Integers, part: Integers | npt.NDArray[np.bool_]) -> Labels:
+    """Return what the pairs of a role are if those of the same part are all of one kind.
+
+    Parameters
+    ----------
+    part : shape (pairs of the role,)
+    """
+    _, place = np.unique(part, return_inverse=True)
+    evidence = np.zeros((int(place.max()) + 1, len(KINDS)))
+    np.add.at(evidence, place, job.evidence[of_role])
+    kinds: Labels = evidence.argmax(axis=1)[place]
     return kinds
 
 

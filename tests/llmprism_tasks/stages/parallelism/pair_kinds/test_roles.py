@@ -157,7 +157,7 @@ def test_that_links_of_two_kinds_carry_as_much_is_seldom_chance(odd: int, told: 
     evidence[:4, roles.PP] = evidence[4:, roles.DP] = np.log(0.6)
     job = roles.Job(
         *(src, dst, host[src] * 4 + host[dst], host[dst] * 4 + host[src], evidence, voted),
-        *(np.zeros(6, np.bool_), np.zeros(6, np.int64), host, np.array([0, 1, 0, 0, 0, 1])),
+        *(np.zeros(6, np.bool_), np.zeros(6, np.bool_), np.zeros(6, np.int64), host, np.array([0, 1, 0, 0, 0, 1])),
     )
     ((_, options),) = roles._choices(job)
     by_hosts = [roles.PP] * 4 + [roles.DP] * 2
@@ -184,6 +184,16 @@ def test_blocks_that_go_around_the_other_way_may_be_as_many_bytes_as_gradients(b
     """What one hop of a ring seems to be beside hops that carry as much is chance."""
     rest = [link for link in around("dcba") if link not in blocks]
     both = kinds(seeming([*around("abcd"), *rest], "dp", 20.5), seeming(blocks, "cp", 21, sure=0.6))
+    assert {both[link] for link in blocks} == {told}
+    assert {both[link] for link in around("abcd")} == {"dp"}
+
+
+@pytest.mark.parametrize(("filling", "told"), [(1.0, "cp"), (0.4, "dp")])
+def test_two_rings_of_as_many_bytes_are_told_by_which_of_them_fills_the_step(filling: float, told: str) -> None:
+    """Half of the hops of one ring seem to be a pipeline's."""
+    blocks = around("dcba")
+    piped = seeming(blocks[::2], "pp", 21, sure=0.6, filling=filling)
+    both = kinds(seeming(around("abcd"), "dp", 20.5), seeming(blocks[1::2], "cp", 21, sure=filling), piped)
     assert {both[link] for link in blocks} == {told}
     assert {both[link] for link in around("abcd")} == {"dp"}
 
