@@ -42,7 +42,7 @@ def step_division(
     -------
     pair_steps : `start_ns` and `end_ns` are those of the pair's first and last flow in the step (a record that a
         collector kept open for longer ends with the window); sizes that differ by
-        headers only count once, and control messages not at all. Empty for jobs without a rhythm.
+        headers only count once, and control messages not at all. Empty for jobs that do not train.
     """
     del jobs, job_members
     if division is None:

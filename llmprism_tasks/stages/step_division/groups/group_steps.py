@@ -15,10 +15,11 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS
 from llmprism_tasks.numerics import asof, grouped_sort, ragged
-from llmprism_tasks.numerics.robust import Flags, Floats, Integers
+from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups import balance
-from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Times, Traffic, pausing, pooled
+from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Times, Traffic
+from llmprism_tasks.stages.step_division.groups.sample import Sample, likeliest, samples
 from llmprism_tasks.stages.step_division.groups.templates.fit import FOREVER
 from llmprism_tasks.stages.step_division.groups.templates.levels import (
     NEARLY_ALL,
@@ -31,13 +32,6 @@ from llmprism_tasks.stages.step_division.groups.templates.selection import repea
 from llmprism_tasks.stages.step_division.periodicity import answered
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.opposite import log_ratio, opposite
-
-SAMPLED_PAIRS = 32
-"""Pairs of a group that are looked at, as far as `LEAST_SENDERS` senders have no more: they all tell of the same
-steps."""
-
-LEAST_SENDERS = 8
-"""Senders that are looked at, at least: one or two may be disturbed."""
 
 PRESENT_SHARE = 0.6
 """Ratio of the time that is typical of its group's pairs that a pair must be there for: a copy is not, and says nothing
@@ -259,53 +253,12 @@ def _split_into_groups(pairs: pl.DataFrame, piped: pl.Series | None) -> list[_Gr
     ]
 
 
-class _Sample(NamedTuple):
-    """What is looked at of a group.
-
-    Attributes
-    ----------
-    traffic : of some senders
-    pairs : shape (pairs of the group,), whether these senders have it
-    foreign : shape (pairs of these senders,), whether most of it was left out, for it never pauses
-    """
-
-    traffic: Traffic
-    pairs: Flags
-    foreign: Flags
-
-
-def _sample_group(times: Times, offsets: Integers, group: _Group) -> list[_Sample]:
-    """Return what is looked at of a group: its traffic without what never pauses and, if that is less, all of it."""
-    senders = int(group.sender.max()) + 1
-    looked_at = min(senders, max(SAMPLED_PAIRS * senders // group.place.size, LEAST_SENDERS))
-    chosen = np.isin(group.sender, np.linspace(0, senders - 1, looked_at).astype(np.int64))
-    traffic = pooled(times, offsets, group.place[chosen], group.sender[chosen])
-    pauses = pausing(traffic)
-    foreign = np.bincount(traffic.pair, traffic.sizes * pauses) < PRESENT * np.bincount(traffic.pair, traffic.sizes)
-    samples = [_Sample(traffic.of(pauses), chosen, foreign)] if pauses.any() else []
-    return samples if pauses.all() else [*samples, _Sample(traffic, chosen, np.zeros_like(foreign))]
-
-
-def _likeliest(samples: list[_Sample], find: Callable[[Traffic], Steps | None]) -> tuple[_Sample | None, Steps | None]:
-    """Return the steps that explain most bytes, and what shows them; those that are told before others.
-
-    What never pauses may be a copy of files, which hides the steps, or the steps of a ring that has become slow.
-    """
-    found = [(sample, find(sample.traffic)) for sample in samples]
-
-    def likelihood(one: tuple[_Sample, Steps | None]) -> tuple[bool, float]:
-        steps = one[1]
-        return (False, 0.0) if steps is None else (steps.told, float(steps.whole.sum() * steps.template.sum()))
-
-    return max(found, key=likelihood, default=(None, None))
-
-
 def _find_group_steps(
     times: Times, offsets: Integers, group: _Group, settings: RhythmSettings, **asked: bool
 ) -> Found | None:
     """Return the steps of one group, given what may tell them, as `repeated` takes it."""
-    sample, steps = _likeliest(
-        _sample_group(times, offsets, group), lambda traffic: repeated(traffic, settings, **asked)
+    sample, steps = likeliest(
+        samples(times, offsets, group.place, group.sender), lambda traffic: repeated(traffic, settings, **asked)
     )
     if sample is None:
         return None
@@ -324,8 +277,8 @@ def _recut_group(
     times: Times, offsets: Integers, group: _Group, ends: Integers, settings: RhythmSettings, *, by_passes: bool
 ) -> Found | None:
     """Return the steps of one group, given when they ended as somebody found them."""
-    sample, steps = _likeliest(
-        _sample_group(times, offsets, group),
+    sample, steps = likeliest(
+        samples(times, offsets, group.place, group.sender),
         lambda traffic: repeated_at(traffic, ends, settings, by_passes=by_passes),
     )
     if sample is None or steps is None:
@@ -339,7 +292,7 @@ def _recut_group(
 
 
 def _end_early_for_busy_pairs(
-    found: Found, times: Times, offsets: Integers, group: _Group, sample: _Sample, steps: Steps
+    found: Found, times: Times, offsets: Integers, group: _Group, sample: Sample, steps: Steps
 ) -> Found:
     """End steps right after the pairs that are silent then, for pairs that are not.
 
@@ -364,7 +317,7 @@ def _end_early_for_busy_pairs(
 
 
 def _steps_with_participants(
-    cut: _Cut, group: _Group, sample: _Sample, *, told: bool = True, ended: bool = False
+    cut: _Cut, group: _Group, sample: Sample, *, told: bool = True, ended: bool = False
 ) -> Found:
     """Return the steps of a group, with the pairs that take part in them."""
     steady = takes_part(cut.alike.T)

@@ -9,7 +9,7 @@ from string import ascii_lowercase
 import numpy as np
 import polars as pl
 import pytest
-from handmade import MB, MS, WINDOW, Row, flows, messages, ring
+from handmade import MB, MS, WINDOW, Row, every, flows, messages, ring
 
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.group_steps import steps_together
@@ -221,6 +221,21 @@ def test_a_copy_that_never_pauses_fills_no_silence() -> None:
     copy: list[Row] = [(20 * part, 20 * part + 18, "a", "c", MB) for part in range(1500)]
     assert shown(steps_of(begins), copy)["ab"] == pytest.approx(expected(begins), abs=1e-3)
     assert "ac" not in shown(steps_of(begins), copy)
+
+
+def test_a_ring_that_has_become_slow_is_no_copy() -> None:
+    """Through a slow link its buckets take 13 seconds, with hardly a pause; then it is as quick as before."""
+    quick, slow, after = (
+        every(1000, count=30),
+        every(14_000, count=4, start=30_000),
+        every(1000, count=20, start=86_000),
+    )
+    busy: list[Row] = []
+    for begin in slow:
+        busy += ring("abcd", [begin + 20 + 130 * part for part in range(100)], length=128, parts=1, size=720_000)
+    table = [*steps_of(quick), *busy, *steps_of(after)]
+    told = [*expected(quick), *(begin + 20 + 130 * 99 + 128 for begin in slow), *expected(after)]
+    assert ends(table) == pytest.approx(told, abs=1e-3)
 
 
 def test_who_sends_in_the_silence_ends_a_step_before_it() -> None:
