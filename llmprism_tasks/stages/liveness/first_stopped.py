@@ -23,9 +23,10 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics import binomial
-from llmprism_tasks.numerics.robust import MAJORITY, Floats
-from llmprism_tasks.stages.liveness.last_exchange import CLOCK_ERROR_NS, absences
+from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats
+from llmprism_tasks.stages.liveness.last_exchange import CLOCK_ERROR_NS, Absence, absences
 from llmprism_tasks.stages.liveness.step_progress import StepProgress
+from llmprism_tasks.stages.step_division.periodicity import PAIR
 
 SURE = 0.9
 """Probability from which on a host is named."""
@@ -98,11 +99,13 @@ def find_first_stopped(where: StepProgress, hosts: Mapping[str, str], *, togethe
     due = _next_of_hosts(nics)
     if due.is_empty():
         return None
-    absent = absences(where.pairs, where.ended_ns, hosts, where.lost)
+    owing = nics.drop_nulls("due_ns").select(src_addr="addr", dst_addr="to", owes=True)
+    pairs = where.pairs.join(owing, on=PAIR, how="left").with_columns(pl.col("owes").fill_null(value=False))
+    absent = absences(pairs, where.ended_ns, hosts, where.lost)
     by_time, cut_by_time = _first_due(due, absent, where, together=True)
     chances, cut = (by_time, cut_by_time) if together else _first_due(due, absent, where, together=False)
     stopped = _with_receivers(due, chances, nics)
-    stopped = {host: chance * absent.get(host, 1) for host, chance in stopped.items()}
+    stopped |= {host: stopped[host] * one.factor for host, one in absent.items() if host in stopped}
     if cut > max(stopped.values()):
         return None
     hidden = 0.0
@@ -117,7 +120,7 @@ def find_first_stopped(where: StepProgress, hosts: Mapping[str, str], *, togethe
         return None
     ordered = dict(sorted(likely.items(), key=lambda one: (-one[1], one[0])))
     host = next(iter(ordered))
-    reason = ABSENT if absent.get(host, 0) >= STRONG else DUE
+    reason = ABSENT if host in absent and absent[host].factor >= STRONG else DUE
     return FirstStopped(
         ordered,
         _nics_of(host, nics),
@@ -153,7 +156,7 @@ def _chances_to_be_before(one_ns: Floats, noise_ns: Floats, other_ns: Floats, ot
 
 
 def _first_due(
-    due: pl.DataFrame, absent: Mapping[str, float], where: StepProgress, *, together: bool
+    due: pl.DataFrame, absent: Mapping[str, Absence], where: StepProgress, *, together: bool
 ) -> tuple[Floats, float]:
     """Return the probability that each host was due first, and that all stopped before any was due.
 
@@ -165,9 +168,9 @@ def _first_due(
     before = _chances_to_be_before(at_ns[:, np.newaxis], noise_ns[:, np.newaxis], at_ns, noise_ns)
     # A host that only seems to owe something, for records were lost, counts as due after all others.
     before[:, : due.height] += due["lost"].to_numpy() * (1 - before[:, : due.height])
-    lacks = np.flatnonzero([absent.get(host, 0) >= STRONG for host in due["host"]])
-    before[lacks, : due.height] = np.maximum(before[lacks, : due.height], EVEN)
-    before[: due.height, lacks] = np.minimum(before[: due.height, lacks], EVEN)
+    awaited, hosts = _awaited(due, absent), slice(due.height)
+    before[hosts, hosts] = np.where(awaited, np.maximum(before[hosts, hosts], EVEN), before[hosts, hosts])
+    before[hosts, hosts] = np.where(awaited.T, np.minimum(before[hosts, hosts], EVEN), before[hosts, hosts])
     weights = np.log(where.lost / 2 + (1 - where.lost) * before)
     np.fill_diagonal(weights, 0)
     log_chances = weights.sum(axis=1)
@@ -177,7 +180,14 @@ def _first_due(
     return chances[: due.height], float(chances[due.height :].sum())
 
 
-def _chance_if_killed(due: pl.DataFrame, absent: Mapping[str, float], where: StepProgress) -> float:
+def _awaited(due: pl.DataFrame, absent: Mapping[str, Absence]) -> Flags:
+    """Return whether each host is absent from an exchange that each other one takes part in."""
+    hosts = due["host"].to_list()
+    lacks = {host: one.members for host, one in absent.items() if one.factor >= STRONG}
+    return np.array([[other in lacks.get(host, ()) for other in hosts] for host in hosts], np.bool_)
+
+
+def _chance_if_killed(due: pl.DataFrame, absent: Mapping[str, Absence], where: StepProgress) -> float:
     """Return the chance that a job that is killed at any moment of a step looks as this one does.
 
     All that was due was under way when the last flow ended, and it looks so until the first of it is over. Who is
@@ -189,10 +199,11 @@ def _chance_if_killed(due: pl.DataFrame, absent: Mapping[str, float], where: Ste
     lasts_ns = due["lasts_ns"].to_numpy()
     over_ns, lost = due_ns + lasts_ns, np.where(lasts_ns > 0, due["lost"].to_numpy(), 0.0)
     under_way = _chances_to_be_before(silent_ns, noise_ns, over_ns, CLOCK_ERROR_NS)
-    lacks = np.array([absent.get(host, 0) >= STRONG for host in due["host"]])
-    first, came = np.ones_like(lacks), 1.0
-    if lacks.any():
-        first, came = lacks, _chances_to_be_before(silent_ns, noise_ns, due_ns, CLOCK_ERROR_NS)[lacks].prod()
+    awaited = _awaited(due, absent)
+    lacks, waits = awaited.any(axis=1), awaited.any(axis=0)
+    first = lacks | ~waits
+    seen_ns = np.array([absent[host].seen_ns if host in absent else 0 for host in due["host"]])
+    came = _chances_to_be_before(seen_ns, noise_ns, due_ns, CLOCK_ERROR_NS)[lacks].prod()
     some_lost = (under_way + (1 - under_way) * lost).prod() - under_way.prod()
     whole = under_way[first].prod() * came * _share_until(over_ns[first], where)
     return float(whole + some_lost * _share_until(over_ns[under_way >= MAJORITY], where))

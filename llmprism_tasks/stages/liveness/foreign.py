@@ -35,6 +35,9 @@ CHATTER_BYTES = 65_536
 """Bytes below which a record that nothing follows is chatter: no activation is smaller, and logs have 20 kB. What a
 stopped member leaves of a message follows its other parts within a second."""
 
+LONGER_BY_STEPS = 0.25
+"""Ratio of a step by which a silence must be longer than any before; long steps vary by a few percent."""
+
 ENDS_OF_SILENCE = 4
 """Parts of a silence of which the first and the last are its ends, and what is between its midst."""
 
@@ -43,7 +46,8 @@ BIN_NS = 1_000_000_000
 
 
 def is_beyond_chatter(bulk: pl.DataFrame, *, least_ns: int) -> Flags:
-    """Return which flows are sent about times when their pair moves more than chatter.
+    """Return which flows are sent about times when their pair moves more than chatter, or no later after one than the
+    pair pauses in each step.
 
     What follows the last of these times by a second and more is chatter where it is small.
 
@@ -59,7 +63,17 @@ def is_beyond_chatter(bulk: pl.DataFrame, *, least_ns: int) -> Flags:
     lasted = np.maximum(starts[offsets[1:] - 1] - starts[offsets[:-1]], least_ns)
     usual = ragged.sums(sizes, offsets) / lasted * least_ns
     least = np.maximum(IDLE_SHARE_OF_PAIR * usual, IDLE_SHARE_OF_NIC * both_ways(source, target, usual))
-    return ~trickles(starts, ends, sizes, offsets, least, small=CHATTER_BYTES, reach=least_ns // 2, pause=BIN_NS)
+    return ~trickles(
+        starts,
+        ends,
+        sizes,
+        offsets,
+        least,
+        small=CHATTER_BYTES,
+        reach=least_ns // 2,
+        pause=BIN_NS,
+        longer=LONGER_BY_STEPS,
+    )
 
 
 def foreign_pairs(bulk: pl.DataFrame, window: Window, *, least_ns: int, more: float) -> pl.DataFrame:

@@ -1,5 +1,7 @@
 """Last exchange: how much speaks for the one host of a ring that took no part in what all others had begun.
 
+A job may have several rings, such as one of each stage of a pipeline, and links that go both ways beside them.
+
 Each member of a ring sends its own part first, whoever else is there. The one that has stopped does not. What is sent
 to it may fill its buffers all the same, or its sender waits for it. So it sends nothing, or it is not seen at all,
 while the others are seen once more. In lock step the hosts' last times follow each other in any order: that the first
@@ -9,11 +11,13 @@ is far from the others happens by chance with a probability that the spacings of
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import polars as pl
 
 from llmprism_tasks.stages.step_division.periodicity import PAIR
+from llmprism_tasks.stages.traffic.clusters import connected_nics
 from llmprism_tasks.stages.traffic.opposite import opposite
 
 CLOCK_ERROR_NS = 1_000_000
@@ -23,37 +27,71 @@ LEAST_HOSTS = 3
 """Hosts of a ring whose order can tell: of two, one is always first."""
 
 
-def absences(pairs: pl.DataFrame, ended_ns: int, hosts: Mapping[str, str], lost: float) -> dict[str, float]:
-    """Return the factor by which absence from a last exchange makes it likelier that a host stopped; empty if hosts are
-    no ring.
+@dataclass(frozen=True)
+class Absence:
+    """A host that took no part in the last exchange of a ring.
 
-    Absence is no better evidence than that records are not lost. A ring some of whose hops stay in a host is one of
-    NICs: how a host's last one was there says nothing of its others.
+    Attributes
+    ----------
+    factor : by which that makes it likelier that the host stopped
+    members : hosts of the ring
+    seen_ns : when the last of these was seen in it
+    """
+
+    factor: float
+    seen_ns: int
+    members: frozenset[str]
+
+
+def absences(pairs: pl.DataFrame, ended_ns: int, hosts: Mapping[str, str], lost: float) -> dict[str, Absence]:
+    """Return the hosts that took no part in the last exchange of a ring that is not over, and how much that says.
+
+    Rings of the same hosts, as rails have them, are one. Absence is no better evidence than that records are not lost.
+    A ring some of whose hops stay in a host is one of NICs: how a host's last one was there says nothing of its others.
 
     Parameters
     ----------
-    pairs : `src_addr`, `dst_addr`, `last_ns` (end of the pair's last flow; NULL without one in this step)
+    pairs : `src_addr`, `dst_addr`, `last_ns` (end of the pair's last flow; NULL without one in this step), `owes`
+        (whether it has more to send in this step)
     ended_ns : end of the last whole step
     lost : share of records that are lost
     """
-    ends = [pairs.select("last_ns", host=pl.col(end).replace_strict(hosts, default=None)) for end in PAIR]
-    if (
-        ends[0]["host"].drop_nulls().n_unique() < LEAST_HOSTS
-        or (ends[0]["host"] == ends[1]["host"]).any()
-        or set(pairs["src_addr"]) != set(pairs["dst_addr"])
-        or pairs.join(opposite(pairs), on=PAIR, how="semi").height
-    ):
-        return {}
-    factors: dict[str, float] = {}
-    for seen in (ends[0], pl.concat(ends)):
-        each = seen.drop_nulls("host").group_by("host").agg(pl.len(), pl.col("last_ns").max().fill_null(ended_ns))
-        last = each.sort("last_ns", "host")
-        first, at = last["host"][0], last["last_ns"]
-        spread, whole = (max(int(at[-1] - since), CLOCK_ERROR_NS) for since in (at[1], at[0]))
-        by_chance = (spread / whole) ** (last.height - 2)
-        factor = min(factor_of_chance(by_chance), lost ** -float(last["len"][0]))
-        factors[first] = factors.get(first, 0) + factor / 2
-    return factors
+    found: dict[str, Absence] = {}
+    for ring in _rings(pairs, hosts):
+        factors: dict[str, float] = {}
+        for ends in (["src"], ["src", "dst"]):
+            seen = pl.concat([ring.select("last_ns", host=f"{end}_host") for end in ends])
+            each = seen.group_by("host").agg(pl.len(), pl.col("last_ns").max().fill_null(ended_ns))
+            last = each.sort("last_ns", "host")
+            first, at = last["host"][0], last["last_ns"]
+            spread, whole = (max(int(at[-1] - since), CLOCK_ERROR_NS) for since in (at[1], at[0]))
+            by_chance = (spread / whole) ** (last.height - 2)
+            factor = min(factor_of_chance(by_chance), lost ** -float(last["len"][0]))
+            factors[first] = factors.get(first, 0) + factor / 2
+        members, seen_ns = frozenset(ring["src_host"]), int(ring["last_ns"].max())  # type: ignore[arg-type]
+        found |= {host: Absence(factor, seen_ns, members) for host, factor in factors.items()}
+    return found
+
+
+def _rings(pairs: pl.DataFrame, hosts: Mapping[str, str]) -> Iterator[pl.DataFrame]:
+    """Yield the pairs of the rings of each set of hosts that have begun an exchange, and owe the rest of it; with
+    `src_host`, `dst_host`."""
+    one_way = pairs.join(opposite(pairs), on=PAIR, how="anti")
+    if one_way.is_empty():
+        return
+    placed = one_way.with_columns(
+        pl.col(f"{end}_addr").replace_strict(hosts, default=None).alias(f"{end}_host") for end in ("src", "dst")
+    ).join(connected_nics(one_way, one_way), left_on="src_addr", right_on="addr")
+    sent, heard = (pl.col(end).unique().sort() for end in PAIR)
+    clusters = placed.group_by("cluster").agg(
+        ring=sent.implode() == heard.implode(),
+        inside=(pl.col("src_host") == pl.col("dst_host")).any() | pl.col("src_host").is_null().any(),
+        places=pl.col("src_host").unique().sort().str.join(" "),
+    )
+    whole = placed.join(clusters.filter("ring", ~pl.col("inside")), on="cluster", maintain_order="left")
+    for _, ring in whole.group_by("places", maintain_order=True):
+        if ring["src_host"].n_unique() >= LEAST_HOSTS and ring["owes"].any() and ring["last_ns"].count():
+            yield ring
 
 
 def factor_of_chance(probability: float) -> float:

@@ -17,15 +17,13 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.liveness.foreign import foreign_pairs, is_beyond_chatter
+from llmprism_tasks.stages.liveness.foreign import LONGER_BY_STEPS, foreign_pairs, is_beyond_chatter
 from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
 from llmprism_tasks.stages.liveness.step_progress import LEAST_STEPS_NS, StepProgress, step_progress_at
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.index import TrafficIndex
 
-LONGER_BY_STEPS = 0.25
-"""Ratio of a step by which a silence must be longer than any before; long steps vary by a few percent."""
 PREFETCHED_STEPS = 4
 """Steps whose samples a data loader may read ahead without a step consuming them."""
 LAST_STEPS = 2

@@ -41,7 +41,10 @@ class Run:
         self.rank_of = {nic: rank for rank, nic in enumerate(self.job.nics)}
 
     def run(self) -> None:
-        """Train until the job's end; the step under way then is not finished."""
+        """Train until the job's end; the step under way then is not finished.
+
+        Who has done its part when another rank falls silent begins the next step, and waits in that.
+        """
         job, number = self.job, self.first_step
         ready = dict.fromkeys(job.nics, job.start_s)
         one_step = {
@@ -60,6 +63,8 @@ class Run:
             self._load(ready, start)
             reduced = one_step(ready, factor)
             if max(ready.values()) > job.end_s:
+                if min(ready.values()) < job.end_s and math.isinf(max(ready.values())):
+                    one_step(ready, factor)
                 late = self.fabric.records[kept:]
                 self.fabric.records[kept:] = [] if job.in_order else [one for one in late if one[1] <= job.end_s]
                 return

@@ -211,7 +211,7 @@ def one_stall(rng: np.random.Generator, platform: Platform) -> Platform:
 
 
 def hang(rng: np.random.Generator, platform: Platform) -> Platform:
-    """A rank does nothing more; the others wait for it until the data end."""
+    """A rank does nothing more; the others go on until they wait for it, which lasts until the data end."""
     job, start = platform.jobs[0], float(rng.uniform(*ONSET_S))
     rank = int(rng.integers(len(job.nics)))
     fault = Fault("hang", job.name, "addr", job.nics[rank], start, END_S, 1.0, _peers(job, rank), ("hang",))

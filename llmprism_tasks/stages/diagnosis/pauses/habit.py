@@ -12,7 +12,8 @@ import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
-from llmprism_tasks.stages.liveness.overdue import BIN_NS, LONGER_BY_STEPS
+from llmprism_tasks.stages.liveness.foreign import LONGER_BY_STEPS
+from llmprism_tasks.stages.liveness.overdue import BIN_NS
 
 SLOW_STORAGE_RATIO = 2.0
 """Ratio of a pause to the usual one from which storage has become slow: at half its rate. The longest of a healthy

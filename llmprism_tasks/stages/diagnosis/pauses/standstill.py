@@ -90,13 +90,13 @@ def _awaited_host(
     since_ns, back_ns = silence
     early = pl.col("flow_start_ns").is_between(since_ns, back_ns, closed="left")
     pairs = nic_pairs.named(
-        flows.group_by(nic_pairs.PAIR).agg(
-            last_ns=pl.col("flow_start_ns").filter(early).max(),
-        )
+        flows.group_by(nic_pairs.PAIR).agg(last_ns=pl.col("flow_start_ns").filter(early).max(), owes=pl.lit(value=True))
     )
     silent_ns = pairs["last_ns"].max()
     if not isinstance(silent_ns, int) or back_ns - silent_ns < least_ns:
         return None
-    factors = absences(pairs, since_ns, hosts, lost=1 / (count + 2))
-    others = len(set(hosts.values())) - 1
-    return next((host for host, factor in factors.items() if factor >= SURE * (factor + others)), None)
+    every = set(hosts.values())
+    for host, one in absences(pairs, since_ns, hosts, lost=1 / (count + 2)).items():
+        if one.members == every and one.factor >= SURE * (one.factor + len(every) - 1):
+            return host
+    return None

@@ -1,14 +1,18 @@
-"""Trickles: transfers about which their series moves next to nothing, and small ones after which it does not go on."""
+"""Trickles: transfers about which their series moves next to nothing, and small ones after which it does not go on.
+
+A series that moves much in bursts begins a burst as late after the last one as it has paused between earlier bursts. If
+it stops there, the beginning is little, and nothing much is near it; yet it is no trickle.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import FLOAT64S, INT64, INT64S, kernel
+from llmprism_tasks.numerics.jit import FLOAT64, FLOAT64S, INT64, INT64S, kernel
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 
 
-@kernel(INT64S, INT64S, INT64S, INT64S, FLOAT64S, INT64, INT64, INT64)
+@kernel(INT64S, INT64S, INT64S, INT64S, FLOAT64S, INT64, INT64, INT64, FLOAT64)
 def trickles(
     starts: Integers,
     ends: Integers,
@@ -18,6 +22,7 @@ def trickles(
     small: int,
     reach: int,
     pause: int,
+    longer: float,
 ) -> Flags:
     """Return which transfers are trickles, shape (transfers,).
 
@@ -29,11 +34,14 @@ def trickles(
     small : the size below which a transfer is small
     reach : how long before and after a transfer counts, in the unit of the starts
     pause : from which a transfer that follows the one before it later than this begins something new
+    longer : the ratio by which a pause may be longer than the second longest of the same series before it: once, a
+        series may have paused for anything
     """
     marked = np.zeros(starts.size, np.bool_)
     for series in range(least.size):
         first, until, before, after = offsets[series], offsets[series], 0, 0
-        last = starts[first] - pause - 1
+        last = worked = starts[first] - pause - 1
+        longest = second = 0
         for i in range(offsets[series], offsets[series + 1]):
             while until < offsets[series + 1] and starts[until] <= starts[i] + reach:
                 after += sizes[until]
@@ -42,7 +50,13 @@ def trickles(
                 before -= sizes[first]
                 first += 1
             over = after < least[series] and sizes[i] < small and starts[i] - last > pause
-            marked[i] = over or before + after < least[series]
+            since = starts[i] - worked
+            if before + after >= least[series]:
+                second = max(second, min(longest, since))
+                longest, worked = max(longest, since), max(worked, ends[i])
+            else:
+                over |= since > (1 + longer) * second
+            marked[i] = over
             before, after = before + sizes[i], after - sizes[i]
             last = max(last, ends[i])
     return marked

@@ -22,7 +22,7 @@ def stood(
     sends: Sends,
     *,
     lost: float = 1e-6,
-    pairs: Mapping[str, tuple[str, float]] | None = None,
+    pairs: Mapping[str, tuple[str, float | None]] | None = None,
     lasts: Mapping[str, float] | None = None,
     chances: Mapping[str, float] | None = None,
 ) -> StepProgress:
@@ -225,6 +225,34 @@ def test_who_is_absent_from_a_ring_stopped_though_others_owe_more() -> None:
     alone = first(stood({**others, "b": ("c", 4, 2, 900, 4)}), together=False)
     assert alone is not None
     assert alone.host != "host-b"
+
+
+STAGES: dict[str, tuple[str, float | None]] = {
+    "a": ("b", 30.0), "b": ("c", 0.0), "c": ("d", 10.0), "d": ("a", None),
+    "e": ("f", 230.0), "f": ("g", 200.0), "g": ("h", 210.0), "h": ("e", None),
+}  # fmt: skip
+"""Two rings: `d` and `h` are absent from what the others of theirs have begun."""
+
+
+@pytest.mark.parametrize(("lasts_ms", "killed"), [(600, True), (180, False)])
+def test_who_is_absent_came_after_the_others_of_its_own_ring(lasts_ms: float, killed: bool) -> None:
+    """`h` was due 190 ms before the last flow: where its exchange would be under way yet, all may have been killed."""
+    due: Sends = {addr: (to, (last or 0) - 1, 1, last, last) for addr, (to, last) in STAGES.items()}
+    due |= {"d": ("a", -20, 20, None, 0), "h": ("e", 190, 20, None, 200)}
+    told = first(stood(due, pairs=STAGES, lost=1e-9, lasts=dict.fromkeys("abcdefgh", lasts_ms)))
+    assert told is not None
+    assert (told.host, told.is_sure, told.together > 0.5) == ("host-h", not killed, killed)
+
+
+@pytest.mark.parametrize(("late_ms", "host"), [(100, "host-d"), (700, "host-e")])
+def test_who_is_absent_from_a_ring_is_not_awaited_by_other_stages(late_ms: float, host: str) -> None:
+    """What `e` owes was due long before; `d` may wait for it."""
+    due: Sends = {addr: (to, None, 1, last, last) for addr, (to, last) in STAGES.items() if addr in "fgh"}
+    due |= {addr: (to, (last or 0) - 1, 1, last, last) for addr, (to, last) in STAGES.items() if addr in "abc"}
+    due |= {"d": ("a", 150, 20, None, 0), "e": ("f", late_ms, 20, 800, 750)}
+    told = first(stood(due, pairs=STAGES, lost=1e-3))
+    assert told is not None
+    assert told.host == host
 
 
 @pytest.mark.parametrize(("owing", "is_sure"), [(1, False), (4, True)])

@@ -68,6 +68,15 @@ def test_what_is_small_after_the_last_message_is_chatter_unless_it_is_a_part_of_
     assert kept(pace, last).height == len(pace) + works
 
 
+@pytest.mark.parametrize(("after", "works"), [(1.2, True), (1.3, False)])
+def test_the_beginning_of_a_step_is_no_chatter_though_nothing_follows(after: float, works: bool) -> None:
+    """Steps are 8 s apart, and what is near such a beginning is sent within 5 s. A pause of 20 s comes once."""
+    starts = [*every(8000, count=3), *every(8000, count=4, start=42_000)]
+    steps = [(at, at + 1000, "a", "b", 100 * MB) for at in starts]
+    ahead = 67_000 + after * 7000
+    assert kept(steps, [(ahead, ahead + 1, "a", "b", MB)]).height == len(steps) + works
+
+
 @pytest.mark.parametrize(("until_s", "foreign"), [(33, 0), (45, 1)])
 def test_the_last_of_a_pipeline_to_fall_silent_is_no_foreigner(until_s: int, foreign: int) -> None:
     """Most pairs fall silent 10 s before the last of a step: from then on, and not from when most did, the job is

@@ -21,12 +21,12 @@ def ring(last_ms: dict[str, float | None], nics: int = 1) -> tuple[pl.DataFrame,
         for src, dst in pairwise([*order, order[0]])
     ]
     pairs = pl.DataFrame(rows, schema=["src_addr", "dst_addr", "last_ns"], orient="row")
-    return pairs, {addr: addr[0] for addr in order}
+    return pairs.with_columns(owes=True), {addr: addr[0] for addr in order}
 
 
 def factors(last_ms: dict[str, float | None], lost: float = 1e-9) -> dict[str, float]:
     pairs, hosts = ring(last_ms)
-    return absences(pairs, 0, hosts, lost)
+    return {host: one.factor for host, one in absences(pairs, 0, hosts, lost).items()}
 
 
 def test_who_is_far_from_the_others_has_not_come() -> None:
@@ -51,14 +51,30 @@ def test_of_two_either_is_first(hosts: str, tells: bool) -> None:
 
 
 def test_a_pipeline_is_no_ring() -> None:
-    pairs = pl.DataFrame({"src_addr": ["a", "b"], "dst_addr": ["b", "a"], "last_ns": [0, 9 * MS]})
+    pairs = pl.DataFrame({"src_addr": ["a", "b"], "dst_addr": ["b", "a"], "last_ns": [0, 9 * MS], "owes": True})
     assert absences(pairs, 0, {"a": "a", "b": "b"}, 0.01) == {}
 
 
 @pytest.mark.parametrize(("nics", "most"), [(1, 10), (2, 100)])
 def test_absence_is_no_better_evidence_than_records(nics: int, most: float) -> None:
     pairs, hosts = ring({"a": 0, "b": 10_000, "c": 10_000, "d": 10_000, "e": 10_000}, nics)
-    assert absences(pairs, 0, hosts, 0.1)["a"] == pytest.approx(most / 2 + 0.25, rel=0.2)
+    assert absences(pairs, 0, hosts, 0.1)["a"].factor == pytest.approx(most / 2 + 0.25, rel=0.2)
+
+
+def test_each_stage_of_a_pipeline_has_a_ring_of_its_own() -> None:
+    """Its links go both ways. `b` is absent from the first ring, `g` from the second; what is over tells nothing."""
+    rings = [ring({"a": 100, "b": 0, "c": 99, "d": 98})[0], ring({"e": 50, "f": 50, "g": 0, "h": 49})[0]]
+    links = pl.DataFrame([("a0", "e0"), ("e0", "a0")], schema=["src_addr", "dst_addr"], orient="row").with_columns(
+        last_ns=pl.lit(500 * MS), owes=True
+    )
+    hosts = {f"{host}0": host for host in "abcdefgh"}
+    found = absences(pl.concat([*rings, links], how="vertical_relaxed"), 0, hosts, 1e-9)
+    told = {host: (one.seen_ns, one.members) for host, one in found.items() if one.factor > 1}
+    assert told == {"b": (100 * MS, frozenset("abcd")), "g": (50 * MS, frozenset("efgh"))}
+    over = [rings[0].with_columns(owes=False), rings[1], links]
+    assert "b" not in absences(pl.concat(over, how="vertical_relaxed"), 0, hosts, 1e-9)
+    unbegun = rings[0].with_columns(last_ns=pl.lit(None, pl.Int64))
+    assert absences(unbegun, 0, hosts, 1e-9) == {}
 
 
 def test_clocks_differ() -> None:
@@ -83,6 +99,6 @@ def test_a_ring_with_hops_inside_a_host_tells_nothing_of_hosts(inside: bool, tel
         [(src, dst, at * 1_000_000) for at, (src, dst) in enumerate(zip(order, order[1:] + order[:1], strict=True))],
         schema={"src_addr": pl.String, "dst_addr": pl.String, "last_ns": pl.Int64},
         orient="row",
-    )
+    ).with_columns(owes=True)
     hosts = {addr: addr[0] if inside else addr for addr in order}
     assert bool(absences(pairs, 0, hosts, 0.001)) == tells

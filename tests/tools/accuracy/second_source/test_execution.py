@@ -132,6 +132,18 @@ def test_who_is_silent_holds_all_up_for_good() -> None:
     assert late.filter(pl.col("src") == NICS[2]).is_empty()
 
 
+@pytest.mark.parametrize(("dies", "begin"), [(False, 3), (True, 0)])
+def test_who_is_not_silent_begins_the_next_step_and_waits_in_it(dies: bool, begin: int) -> None:
+    """A rank falls silent in the optimizer, when its gradients are reduced. The others come to their next ones, unless
+    the job dies before."""
+    gradients = replace(EXACT, layer_bytes=80e6)
+    reduced = next(end for _, start, _, end in run(gradients)[0].steps if start > 7.0)
+    done, messages = run(replace(gradients, silent=(2, reduced - 0.001), end_s=reduced + 0.2 if dies else 20.0))
+    late = messages.filter(pl.col("start") > reduced)
+    assert set(late["src"]) == set([NICS[0], NICS[1], NICS[3]][:begin])
+    assert done.steps[-1][2] < reduced
+
+
 def test_a_checkpoint_stops_all_and_is_written_to_the_storage() -> None:
     rng = np.random.default_rng(1)
     job = replace(EXACT, stall=(5.0, 4.0), save_bytes=1e6, storage=("10.200.0.1",))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from llmprism_tasks.stages.liveness.kernels.trickle import trickles
 
-REACH, PAUSE, SMALL = 10, 2, 5
+REACH, PAUSE, SMALL, LONGER = 10, 2, 5, 0.25
 TRANSFERS = st.lists(st.tuples(st.integers(0, 100), st.integers(1, 9), st.integers(0, 5)), max_size=12, min_size=1)
 
 
@@ -19,12 +19,19 @@ def test_what_is_near_counts(series: list[tuple[list[tuple[int, int, int]], int]
     starts, sizes, lengths = (np.ascontiguousarray(column) for column in rows.T)
     offsets = np.cumsum([0, *(len(some) for some in ordered)])
     least = np.array([bar for _, bar in series], dtype=np.float64)
-    found = trickles(starts, starts + lengths, sizes, offsets, least, small=SMALL, reach=REACH, pause=PAUSE)
+    found = trickles(
+        starts, starts + lengths, sizes, offsets, least, small=SMALL, reach=REACH, pause=PAUSE, longer=LONGER
+    )
     expected = []
     for some, (_, bar) in zip(ordered, series, strict=True):
-        for place, (at, size, _) in enumerate(some):
+        works: tuple[list[int], int] = ([], some[0][0] - PAUSE - 1)
+        for place, (at, size, length) in enumerate(some):
             near = sum(more for when, more, _ in some if abs(when - at) <= REACH)
             following = sum(more for when, more, _ in some[place:] if when <= at + REACH)
-            last = max((when + length for when, _, length in some[:place]), default=at - PAUSE - 1)
-            expected.append(near < bar or (following < bar and size < SMALL and at - last > PAUSE))
+            last = max((when + took for when, _, took in some[:place]), default=at - PAUSE - 1)
+            pauses, worked = works
+            if near >= bar:
+                works = ([*pauses, at - worked], max(worked, at + length))
+            later = near < bar and at - worked > (1 + LONGER) * sorted([0, 0, *pauses])[-2]
+            expected.append(later or (following < bar and size < SMALL and at - last > PAUSE))
     assert found.tolist() == expected
