@@ -710,6 +710,22 @@ def test_a_named_pair_too_broken_to_turn_is_not_cut_where_the_others_turn() -> N
     assert (numbered["step"] == (numbered["flow_start_ns"] - WINDOW.start_ns) // (420 * MS)).all()
 
 
+@pytest.mark.parametrize("tokens", [False, True])
+def test_named_pairs_are_not_cut_where_messages_of_one_size_end_a_step(tokens: bool) -> None:
+    """Gradients of one size show the steps amid tokens of any size, which fill other pairs, too."""
+    draw, begins = random.Random(3), every(1000, count=20)
+
+    def sent(src: str, dst: str) -> list[Row]:
+        return [(b + at, b + at + 1, src, dst, draw.randint(MB, 9 * MB)) for b in begins for at in (50, 250, 450, 700)]
+
+    both = ("ab", "ba", "ef", "fe", "gh", "hg")
+    own = [row for ends in both for row in [*sent(*ends), *messages(*ends, [b + 900 for b in begins], 40 * MB)]]
+    others = [row for ends in ("cd", "dc") for row in sent(*ends)] if tokens else []
+    table = flows(own, others)
+    numbered = ended_by(table, table.select("src_addr", "dst_addr").unique())
+    assert set(numbered["src_addr"]) == set("abefgh")
+
+
 @pytest.mark.parametrize("left_out", [0, 1, 5])
 def test_steps_keep_their_numbers_where_named_pairs_lack_some(left_out: int) -> None:
     begins = every(1000, count=12)
@@ -816,6 +832,15 @@ def test_what_a_clear_template_has_several_of_are_layers(period: float, passes: 
     clear = pl.DataFrame({"pair": [0, 1], "group": "g", "group_period_ns": [period, period], "ended": passes})
     found = job_steps.several_steps(clear, pl.DataFrame({"group": ["g", "h"], "period_ns": [1000.0, 1.0]}))
     assert found["group"].to_list() == several
+
+
+@pytest.mark.parametrize(("period", "left"), [(1000, ["b"]), (1600, ["a", "b"])])
+def test_where_a_few_nics_have_the_period_that_bytes_tell_they_say_where_it_ends(
+    period: float, left: list[str]
+) -> None:
+    clocked = pl.DataFrame({"pair": [0, 1, 2], "group": ["a", "a", "b"], "group_period_ns": [1010.0, 1010.0, 1000.0]})
+    of_few = pl.DataFrame({"group": ["a", "c"], "period_ns": [float(period), 1000.0]})
+    assert sorted(job_steps._without_same_period(clocked, of_few, DEFAULT)["group"]) == left
 
 
 def tokens(*, more: float, count: int = 20) -> list[Row]:
