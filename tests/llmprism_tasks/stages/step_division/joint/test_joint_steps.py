@@ -710,22 +710,6 @@ def test_a_named_pair_too_broken_to_turn_is_not_cut_where_the_others_turn() -> N
     assert (numbered["step"] == (numbered["flow_start_ns"] - WINDOW.start_ns) // (420 * MS)).all()
 
 
-@pytest.mark.parametrize("tokens", [False, True])
-def test_named_pairs_are_not_cut_where_messages_of_one_size_end_a_step(tokens: bool) -> None:
-    """Gradients of one size show the steps amid tokens of any size, which fill other pairs, too."""
-    draw, begins = random.Random(3), every(1000, count=20)
-
-    def sent(src: str, dst: str) -> list[Row]:
-        return [(b + at, b + at + 1, src, dst, draw.randint(MB, 9 * MB)) for b in begins for at in (50, 250, 450, 700)]
-
-    both = ("ab", "ba", "ef", "fe", "gh", "hg")
-    own = [row for ends in both for row in [*sent(*ends), *messages(*ends, [b + 900 for b in begins], 40 * MB)]]
-    others = [row for ends in ("cd", "dc") for row in sent(*ends)] if tokens else []
-    table = flows(own, others)
-    numbered = ended_by(table, table.select("src_addr", "dst_addr").unique())
-    assert set(numbered["src_addr"]) == set("abefgh")
-
-
 @pytest.mark.parametrize("left_out", [0, 1, 5])
 def test_steps_keep_their_numbers_where_named_pairs_lack_some(left_out: int) -> None:
     begins = every(1000, count=12)
