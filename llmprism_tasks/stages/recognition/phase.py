@@ -160,6 +160,8 @@ def _cluster_steps(
         .join(heavy.select("place", "cluster", "period_ns"), on="place")
         .group_by("cluster", "step")
         .agg(pl.col("end_ns").max(), pl.col("period_ns").first())
+        # What ends after all that was seen is a record under way, be it of a copy that goes on for many steps.
+        .filter(pl.col("end_ns") <= window.end_ns)
     )
     return steps, pairs.select("pair", *PAIR)
 

@@ -18,7 +18,8 @@ from llmprism_tasks.stages.recognition.one_job import SAME_HOSTS, Rail, Sent, od
 from llmprism_tasks.stages.traffic import nic_pairs
 
 MAIN_TRANSFER_BYTES = 0.5
-"""Ratio of its pair's mean transfer from which one counts as the first: a message of chatter does not."""
+"""Ratio of its pair's median transfer from which one counts as the first: a message of chatter does not. The mean would
+be that of gradients, which come at the end of a step, where tokens or activations share the pair."""
 
 
 def tenants(
@@ -210,6 +211,5 @@ def _cluster_transfers(compared: pl.DataFrame, flows: pl.DataFrame, settings: Re
 
 def _first_transfer_times(starts: Integers, sizes: Integers, offsets: Integers) -> Integers:
     """Return when the first transfer of each pair starts that is about as large as its others, ns."""
-    counts = np.diff(offsets)
-    main = sizes >= MAIN_TRANSFER_BYTES * np.repeat(ragged.sums(sizes, offsets) / counts, counts)
+    main = sizes >= MAIN_TRANSFER_BYTES * ragged.spread(ragged.medians(sizes, offsets), offsets)
     return np.minimum.reduceat(np.where(main, starts, AFTER_ALL), offsets[:-1])

@@ -113,12 +113,16 @@ def _steps_of_groups(
     in_lines = _pipeline_only_groups(nic_pairs.as_coded(silent, flows), settings, emptied=True).cast(parts.schema)
     piped = pl.concat([parts, in_lines])["group"]
     rest = steps_together(flows, silent, settings, by_bytes=True, parts=piped)
-    together = merge_steps([together, rest])
-    alone = alone.join(together.streams, on="group", how="anti", maintain_order="left")
     untold = alone.filter(pl.col("size_class") != AT_LAGS).join(
         pl.concat([known, refused.select("group")]), on="group", how="anti", maintain_order="left"
     )
     of_few = group_periods(flows, nic_pairs.as_coded(untold, flows), settings, until_ns=until_ns, of_few=True)
+    rest = rest.of(_without_same_period(rest.streams, of_few, settings))
+    together = merge_steps([together, rest])
+    of_few = of_few.join(together.streams, on="group", how="anti")
+    alone, untold = (
+        one.join(together.streams, on="group", how="anti", maintain_order="left") for one in (alone, untold)
+    )
     in_step = pl.concat([in_step, _streams_in_period(flows, untold, of_few, settings)])
     known = pl.concat([known, of_few.select("group")])
     once = _single_burst_streams(flows, alone.join(known, on="group", how="anti"), settings, until_ns)
@@ -146,6 +150,20 @@ def several_steps(clear: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
     longer = pl.col("group_period_ns") >= SEVERAL_PERIODS * pl.col("period_ns")
     shorter = pl.col("ended") & (SEVERAL_PERIODS * pl.col("group_period_ns") <= pl.col("period_ns"))
     return period.join(periods, on="group").filter(longer | shorter).select("group")
+
+
+def _without_same_period(clocked: pl.DataFrame, of_few: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the groups but those in which a few NICs have the period that all bytes have: `group`. These NICs exchange
+    gradients beside tokens, and their silences say where a step ends; bytes tell only how many of them it is.
+
+    Parameters
+    ----------
+    clocked : streams of `Found`
+    of_few : as `group_periods` returns
+    """
+    period = clocked.select("group", "group_period_ns").unique("group").join(of_few, on="group", how="left")
+    same = same_period("period_ns", "group_period_ns", settings).fill_null(value=False)
+    return period.filter(~same).select("group")
 
 
 def _streams_and_periods(

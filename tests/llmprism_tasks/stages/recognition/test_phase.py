@@ -433,7 +433,7 @@ def test_rails_that_are_seen_to_begin_within_a_part_of_a_step_are_one_job(late: 
 
 @pytest.mark.parametrize(("size", "jobs"), [(MB, 1), (60 * MB, 2)])
 def test_a_message_of_chatter_is_not_when_a_rail_begins(size: int, jobs: int) -> None:
-    """Half as large as its pair's mean is a first transfer."""
+    """Half as large as its pair's others is a first transfer."""
     hosts = cluster(8, 2)
     rows = [
         ring(rail(hosts, 0, only="abcdef"), every(10_000, count=4, start=25_000), parts=1, size=80 * MB),
@@ -442,6 +442,30 @@ def test_a_message_of_chatter_is_not_when_a_rail_begins(size: int, jobs: int) ->
         messages("a1", "b1", [3000], size),
     ]
     assert len(recognised(hosts, *rows)[1]) == 1 + jobs
+
+
+@pytest.mark.parametrize(("late", "jobs"), [(100, 1), (20_000, 2)])
+def test_a_rail_that_sends_gradients_besides_begins_with_its_tokens(late: int, jobs: int) -> None:
+    """Tokens of any size all the time on both rails, on one of them a few larger gradients at the end of each step."""
+    hosts = cluster(4, 2)
+    work = [
+        [row for row in at_will(rail(hosts, gpu), 10 + gpu) if row[0] > 10_000 + after]
+        for gpu, after in ((0, 0), (1, late))
+    ]
+    ways = [rail(hosts, 0), rail(hosts, 0)[::-1]]
+    gradients = [ring(way, every(10_000, count=4, start=18_000), parts=1, size=800 * MB) for way in ways]
+    assert len(recognised(hosts, *work, *gradients)[1]) == jobs
+
+
+@pytest.mark.parametrize("until", [59_900, 82_000])
+def test_a_copy_that_goes_on_ends_no_step_of_the_nics_that_it_goes_between(until: int) -> None:
+    """Two tenants, one with steps twice as long as the other's, of which the distance walks a little."""
+    hosts, draw = cluster(4, 2), random.Random(5)
+    one = list(accumulate((draw.uniform(1620, 1650) for _ in range(34)), initial=1000))
+    two = list(accumulate((draw.uniform(3240, 3280) for _ in range(16)), initial=2000))
+    copy = [(one[33] + 50, until, "a0", "b0", 390 * MB)]
+    rows = [ring(rail(hosts, 0), one, parts=1), ring(rail(hosts, 1), two), copy]
+    assert recognised(hosts, *rows)[1] == [set(rail(hosts, gpu)) for gpu in (0, 1)]
 
 
 @pytest.mark.parametrize(("count", "low", "high"), [(3, 0.5, 0.95), (4, 0.95, 1), (6, 0.99, 1)])

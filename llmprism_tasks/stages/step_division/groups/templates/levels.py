@@ -122,6 +122,13 @@ def is_several(larger: Steps, smaller: Steps, traffic: Traffic) -> bool:
     )
 
 
+def times_of(larger: Steps, tried: list[Steps]) -> list[int]:
+    """Return how many a template is of each of some smaller ones that explain nearly all bytes, where it is a whole
+    number of them."""
+    times = [float(larger.template.sum() / one.template.sum()) for one in tried if one.explained >= NEARLY_ALL]
+    return [round(one) for one in times if round(one) > 1 and abs(np.log(one / round(one))) <= SAME_TEMPLATE]
+
+
 def is_scatter_and_gather(step: Steps, part: Steps) -> bool:
     """Say whether a template is the two halves of a step, which a sharded optimizer keeps apart: the silences after
     every other half are clearer than those after each. Pauses after every other step look the same, and are rare."""

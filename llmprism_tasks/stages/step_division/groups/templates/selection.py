@@ -49,6 +49,7 @@ from llmprism_tasks.stages.step_division.groups.templates.levels import (
     is_scatter_and_gather,
     is_several,
     takes_part,
+    times_of,
 )
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 
@@ -153,6 +154,9 @@ def _find_steps(
     cycled = None
     if by_passes:
         cycled = _steps_by_silence_clock(likely, fitting)
+        # By chance the longest silences come again after several steps of any kind, too.
+        if cycled is not None and not all(_has_visible_passes(cycled, fitting, n) for n in times_of(cycled, fitted)):
+            cycled = None
         best = _steps_with_passes(likely, best, fitting)
         best = best if cycled is None else _likelier(cycled, best, fitting)
     by_silence = cycled is not None and best is cycled

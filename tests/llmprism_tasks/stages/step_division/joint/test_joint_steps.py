@@ -818,6 +818,15 @@ def test_what_a_clear_template_has_several_of_are_layers(period: float, passes: 
     assert found["group"].to_list() == several
 
 
+@pytest.mark.parametrize(("period", "left"), [(1000, ["b"]), (1600, ["a", "b"])])
+def test_where_a_few_nics_have_the_period_that_bytes_tell_they_say_where_it_ends(
+    period: float, left: list[str]
+) -> None:
+    clocked = pl.DataFrame({"pair": [0, 1, 2], "group": ["a", "a", "b"], "group_period_ns": [1010.0, 1010.0, 1000.0]})
+    of_few = pl.DataFrame({"group": ["a", "c"], "period_ns": [float(period), 1000.0]})
+    assert sorted(job_steps._without_same_period(clocked, of_few, DEFAULT)["group"]) == left
+
+
 def tokens(*, more: float, count: int = 20) -> list[Row]:
     """Return what six NICs exchange eight times in each step of a second, each with all others, in random sizes that
     are alike in all; in each step they are larger by up to a ratio."""

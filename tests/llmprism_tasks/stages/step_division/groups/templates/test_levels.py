@@ -10,6 +10,7 @@ from llmprism_tasks.stages.step_division.groups.templates.levels import (
     CLEAR_SIGMAS,
     CLOCKED_CLEAR_SIGMAS,
     EXPLAINED_BYTES,
+    NEARLY_ALL,
     SAME_TEMPLATE,
     Steps,
     has_more,
@@ -17,6 +18,7 @@ from llmprism_tasks.stages.step_division.groups.templates.levels import (
     is_between_longer,
     is_scatter_and_gather,
     is_several,
+    times_of,
 )
 
 A_BIT = 1e-6
@@ -54,6 +56,24 @@ def test_two_halves_are_one_step_if_its_silences_are_clearer(
     half = steps(explained=1.0, clarity=2.5)
     whole = steps(explained=1.0, clarity=clarity)._replace(template=np.array([parts]))
     assert is_scatter_and_gather(whole, half) == (halves and two)
+
+
+@pytest.mark.parametrize(
+    ("parts", "explained", "times"),
+    [
+        (4.0, NEARLY_ALL, [4]),
+        (4.0, NEARLY_ALL - A_BIT, []),
+        (4 * (1 + SAME_TEMPLATE / 2), 1.0, [4]),
+        (4.4, 1.0, []),
+        (1.0, 1.0, []),
+        (0.3, 1.0, []),
+    ],
+)
+def test_a_template_is_a_whole_number_of_those_that_explain_nearly_all(
+    parts: float, explained: float, times: list[int]
+) -> None:
+    larger = steps(explained=1.0, clarity=1.0)._replace(template=np.array([parts]))
+    assert times_of(larger, [larger, steps(explained=explained, clarity=0.0)]) == times
 
 
 UNIT, STEP_COUNT, LAYERS = 1000, 6, 4
