@@ -11,7 +11,7 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS, NANOSECONDS_PER_SECOND
 from llmprism_tasks.numerics.intervals import end_of_earlier
-from llmprism_tasks.numerics.robust import Flags, Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.kernels.gap_segmentation import STEPS_APART
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
@@ -23,9 +23,6 @@ CUT_OFF_BURSTS = 1
 
 SILENT_PERIODS = 2.0
 """Periods of silence after which a stream is not waiting for its next burst any more."""
-
-TRAINING_SHARE = 0.5
-"""Ratio of the time from one checkpoint to the next in which steps are done: more than half, or few would train so."""
 
 HALVES_RATIO = 1.7
 """Bursts for each of another stream that lasts as long, from which on they may be the two halves of its period."""
@@ -119,10 +116,10 @@ def _drop_pause_periods(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.D
         rhythms, "pair", "size_class", "bursts", "period_ns", "mean_period_ns", "duration_ns"
     )
     lasts, part, whole = (bursts - 1) * mean, size_class >= 0, size_class == WHOLE_PAIR
-    busy = whole & (duration > TRAINING_SHARE * period)
+    busy = whole & (duration > MAJORITY * period)
     if not busy.any():
         return rhythms
-    others = _pairs_of_most_nics(rhythms, whole & (duration <= TRAINING_SHARE * period), settings)
+    others = _pairs_of_most_nics(rhythms, whole & (duration <= MAJORITY * period), settings)
     group = rhythms["group"].rank("dense").to_numpy().astype(np.int64)
     quicker, longest = (
         np.fmax(_largest_of_pair(values, part, pair), _largest_of_pair(values, others, group))

@@ -15,14 +15,13 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS
 from llmprism_tasks.numerics import asof, grouped_sort, ragged
-from llmprism_tasks.numerics.robust import Flags, Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups import balance
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Times, Traffic, pausing, pooled
 from llmprism_tasks.stages.step_division.groups.templates.fit import FOREVER
 from llmprism_tasks.stages.step_division.groups.templates.levels import (
     NEARLY_ALL,
-    PRESENT,
     SAME_TEMPLATE,
     Steps,
     takes_part,
@@ -281,7 +280,7 @@ def _sample_group(times: Times, offsets: Integers, group: _Group) -> _Sample | N
     chosen = np.isin(group.sender, np.linspace(0, senders - 1, looked_at).astype(np.int64))
     traffic = pooled(times, offsets, group.place[chosen], group.sender[chosen])
     pauses = pausing(traffic)
-    foreign = np.bincount(traffic.pair, traffic.sizes * pauses) < PRESENT * np.bincount(traffic.pair, traffic.sizes)
+    foreign = np.bincount(traffic.pair, traffic.sizes * pauses) < MAJORITY * np.bincount(traffic.pair, traffic.sizes)
     traffic = traffic.of(pauses)
     return _Sample(traffic, chosen, foreign) if traffic.stream.size else None
 
@@ -334,7 +333,7 @@ def _end_early_for_busy_pairs(
     ends, until = steps.ends_ns[:-1], steps.until_ns[:-1]
     edges = np.append(np.stack([ends, 2 * until - ends - 1], axis=1).ravel(), FOREVER)
     between = _bytes_per_segment(times, offsets, group.place, edges)[:, 1::2] > 0
-    busy = between.mean(axis=1) >= PRESENT
+    busy = between.mean(axis=1) >= MAJORITY
     shift = np.where(
         busy[np.searchsorted(group.pairs["pair"].to_numpy(), found.streams["pair"].to_numpy())], until.size + 1, 0
     )
@@ -384,7 +383,7 @@ def _steps_by_template(steps: Steps, each: Floats, back: Integers, settings: Rhy
     each : shape (pairs, segments), bytes
     back : of each pair, as `balance.answers` returns
     """
-    step = steps.share >= PRESENT
+    step = steps.share >= MAJORITY
     step[-1] &= steps.share[-1] >= settings.least_step  # the rest of it may be still to come
     if balance.unreturned(_bytes_per_step(each, np.flatnonzero(step)), back) > balance.UNRETURNED:
         return None
