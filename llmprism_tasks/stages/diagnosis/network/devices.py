@@ -81,7 +81,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
             elif row["confidence"] < MAJORITY:
                 continue  # most of the loss is something else's
             elif certainty(culprit) >= NAMED_ALONE:
-                fault = _fault(culprit, job_id, losses, evidence, settings)
+                fault = _fault(culprit, job_id, losses, settings)
                 if fault["kind"] == "link_flap" and row["score"] < settings.latent_rate:
                     passing.add(job_id)  # what is slower by a third now and then was not lost
                 else:
@@ -149,7 +149,7 @@ def _bytes_by_nic(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     return placed.group_by("addr", "late").agg(pl.col("bytes").sum())
 
 
-def _fault(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settings: DiagnosisSettings) -> Row:
+def _fault(culprit: Row, job_id: str, losses: Losses, settings: DiagnosisSettings) -> Row:
     """Return the kind of fault of a device, and how it shows."""
     device_type = culprit["device_type"]
     slow = losses.slow(culprit, job_id)
