@@ -128,7 +128,7 @@ def _linking_pairs(
 ) -> pl.DataFrame:
     """Return the pairs at work that link their NICs, as `links.weighed` describes them."""
     pairs = links.weighed(working, window.end_ns, settings)
-    closing = links.closing(pairs, bulk, window.end_ns, settings)
+    closing = links.closing(pairs, bulk, window.end_ns)
     return links.still_together(pl.concat([links.plain(pairs), closing]), bulk, settings)
 
 

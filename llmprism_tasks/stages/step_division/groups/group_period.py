@@ -11,7 +11,7 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS, NANOSECONDS_PER_SECOND
 from llmprism_tasks.numerics.intervals import end_of_earlier
-from llmprism_tasks.numerics.robust import Flags, Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.kernels.gap_segmentation import STEPS_APART
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
@@ -221,7 +221,7 @@ def _agreed_periods(
     beside = around.join(runs, on="group").filter(pl.col("run_ns") > pl.col("around"))
     asked = rhythms.join(beside, on="pair", how="anti", maintain_order="left")
     explained = _explained_shares(flows, asked, periodic, around, settings)
-    enough = around.join(explained.filter(pl.col("explained") >= settings.least_explained), on="group")
+    enough = around.join(explained.filter(pl.col("explained") >= MAJORITY), on="group")
     agreed = periodic.select("group", "period_ns").join(enough, on="group")
     agreed = agreed.filter(same_period("period_ns", "around", settings))
     return agreed.group_by("group").agg(pl.col("period_ns").median()).sort("group")

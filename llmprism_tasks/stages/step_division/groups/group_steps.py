@@ -207,7 +207,7 @@ def _explained_groups(streams: pl.DataFrame, pairs: pl.DataFrame, settings: Rhyt
     known = pairs.join(streams.select("group").unique(), on="group", how="semi")
     theirs = measured(known.join(streams, on="pair", how="semi"))
     return theirs.join(measured(known), on="group", suffix="_in_all").filter(
-        pl.col("bytes") >= settings.least_explained * pl.col("bytes_in_all"),
+        pl.col("bytes") >= MAJORITY * pl.col("bytes_in_all"),
         pl.col("nics") >= settings.least_support * pl.col("nics_in_all"),
     )
 

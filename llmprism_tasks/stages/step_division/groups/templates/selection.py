@@ -168,7 +168,7 @@ def _find_steps(
     found = _steps_by_byte_clock(fitting)
     if (
         found is not None
-        and found.explained >= settings.least_explained
+        and found.explained >= MAJORITY
         and found.clarity >= CLOCKED_CLEAR_SIGMAS
         and not any(has_more(larger, found, traffic) for larger in likely)
     ):
