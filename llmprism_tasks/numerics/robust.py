@@ -24,6 +24,12 @@ Flags = npt.NDArray[np.bool_]
 MAJORITY = 0.5
 """Share from which on most of something is so, and what is left cannot outvote it: no number that was tuned."""
 
+EVEN_ODDS = 0.5
+"""Confidence where there are two readings and nothing tells which is right: no number that was tuned."""
+
+THOUSANDFOLD_NATS = 7.0
+"""Nats by which one reading is a thousand times as likely as another, which then counts no more."""
+
 SIGMA_PER_MAD = 1.4826
 """Standard deviations per median absolute deviation, for a normal distribution: 1 / (quantile 0.75 of the normal)."""
 

@@ -54,21 +54,6 @@ class RecognitionSettings:
         high=100,
         reason="two or three equal bursts happen by chance, such as three copies of one model",
     )
-    main_share: float = number(
-        0.5,
-        unit="ratio",
-        low=0,
-        high=1,
-        reason="share of the NIC's largest pair: the first gradients seen carry most bytes, a copy beside "
-        "steps does not",
-    )
-    least_presence: float = number(
-        0.5,
-        unit="ratio",
-        low=0,
-        high=1,
-        reason="share of the periods since the pair began: experts send in all of them, copies and chatter in few",
-    )
     longest_silence: float = number(
         2.0,
         unit="ratio",

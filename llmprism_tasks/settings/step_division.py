@@ -117,13 +117,6 @@ class RhythmSettings:
         high=3600,
         reason="a shorter run of bursts may be the gradient buckets of one step, which can take seconds",
     )
-    least_explained: float = number(
-        0.5,
-        unit="ratio of the bytes",
-        low=0,
-        high=1,
-        reason="the step period explains most bytes; a period inside the step leaves most of them unexplained",
-    )
     compact: float = number(
         0.75,
         unit="ratio of the period",

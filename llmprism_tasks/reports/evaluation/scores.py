@@ -22,7 +22,6 @@ class Scores:
     Attributes
     ----------
     jobs : windows of true jobs, as `jobs.job_scores` returns
-    owned : found jobs, as `jobs.owners` returns
     invented : as `jobs.invented_jobs` returns
     identities : as `jobs.identities` returns
     pairs : counts by job and kind, as `pairs.kind_counts` returns
@@ -35,7 +34,6 @@ class Scores:
     """
 
     jobs: pl.DataFrame
-    owned: pl.DataFrame
     invented: pl.DataFrame
     identities: pl.DataFrame
     pairs: pl.DataFrame
@@ -73,7 +71,6 @@ def evaluate(warehouse_tables: Tables, truth: Tables) -> Scores:
     judged = diagnoses.judged(found, true, owned)
     return Scores(
         jobs=scored,
-        owned=owned,
         invented=jobs.invented_jobs(found, true, owned),
         identities=jobs.identities(scored, true, found["windows"]),
         pairs=pairs.kind_counts(asked),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from llmprism_tasks.settings.schema import number, text
@@ -27,11 +26,6 @@ class Fabric:
     uplink_gbps: float = number(
         1600.0, unit="Gbit/s", low=1, high=100_000, reason="rate of one leaf's link to one spine"
     )
-
-    @property
-    def pods(self) -> int:
-        """Groups of hosts that share their leaves."""
-        return math.ceil(self.hosts / self.hosts_per_leaf)
 
     def leaf(self, host: int, gpu: int) -> str:
         """Return the leaf switch a NIC is cabled to."""

@@ -123,7 +123,7 @@ def micro_batch_program(job: Job, one: Pass) -> Program:
         attention = _attention(job, work, f"{one.phase} {number} {layer}")
         rest = work.part((1 - ATTENTION_SHARE) if job.cp > 1 else 1.0)
         if has_experts(job, layer) and job.ep > 1:
-            mine = _experts(job, rest, number * layers + layer, f"{one.phase} {number} {layer}")
+            mine = _experts(rest, number * layers + layer, f"{one.phase} {number} {layer}")
         else:
             mine = [rest]
         program += [*attention, *mine] if one.phase == FORWARD else [*mine, *attention]
@@ -149,7 +149,7 @@ def _attention(job: Job, layer: Compute, key: str) -> Program:
     return program
 
 
-def _experts(job: Job, rest: Compute, load: int, key: str) -> Program:
+def _experts(rest: Compute, load: int, key: str) -> Program:
     """Send tokens to their experts and back, all to all.
 
     The backward pass goes the same ways: gradients of the outputs to the experts, gradients of the inputs back.

@@ -32,9 +32,6 @@ KINDS_OF_EFFECT = ("cross_step", "cross_group")
 KINDS_AMONG_PEERS = ("slow_compute", "pipeline_imbalance", *HIDDEN)
 """Kinds found by comparing members that do the same work; only the layout says which members do."""
 
-LIKELY_LAYOUT = 0.5
-"""Confidence up to which a layout is no likelier right than wrong."""
-
 DIAGNOSIS_KEY = ["job_id", "kind", "subject_type", "subject"]
 """Key of a diagnosis within a window."""
 
@@ -63,7 +60,8 @@ def drop_unlikely_layouts(found: pl.DataFrame, stalling: pl.DataFrame, jobs: pl.
     judged = jobs.filter(pl.col("confidence").is_not_null())
     wrong, unknown = (
         judged.filter(which).select("job_id")
-        for which in (pl.col("dp").is_not_null() & (sure <= LIKELY_LAYOUT), pl.col("dp").is_null())
+        # A layout that is no likelier right than wrong counts as not known.
+        for which in (pl.col("dp").is_not_null() & (sure <= MAJORITY), pl.col("dp").is_null())
     )
     among = found.filter(pl.col("kind").is_in(KINDS_AMONG_PEERS))
     alone = among.filter(pl.col("peers").is_not_null()).join(unknown, on="job_id", how="semi")

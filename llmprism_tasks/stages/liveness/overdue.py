@@ -160,22 +160,6 @@ def long_silences(
     return found
 
 
-def overdue(
-    bulk: pl.DataFrame,
-    traffic: TrafficIndex,
-    topology: pl.DataFrame,
-    window: Window,
-    settings: Settings,
-    elsewhere: pl.DataFrame | None = None,
-) -> list[Silence]:
-    """Return the silences, as `long_silences` does, of jobs that cannot go on by themselves or were restarted.
-
-    They began in the middle of a step, or other NICs took the place of members after them.
-    """
-    silences = long_silences(bulk, traffic, topology, window, settings, elsewhere)
-    return [silence for silence in silences if silence.in_mid_step or silence.replaced]
-
-
 def _separate_foreign_traffic(
     bulk: pl.DataFrame, window: Window, settings: Settings
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series]:

@@ -11,6 +11,7 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
 from llmprism_tasks.numerics.graphs import strong_components
+from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import RecognitionSettings
 from llmprism_tasks.stages.step_division.periodicity import PAIR, WHOLE_PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -73,7 +74,7 @@ def plain(pairs: pl.DataFrame) -> pl.DataFrame:
     return pairs.filter(pl.col("regular") | free)
 
 
-def closing(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int, settings: RecognitionSettings) -> pl.DataFrame:
+def closing(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int) -> pl.DataFrame:
     """Keep the other pairs that, together, close circuits between the clusters that plain pairs make.
 
     They count if they carry most of what their NICs send, have a rhythm, if a short one, or go on: they send in most
@@ -103,14 +104,12 @@ def closing(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int, settings: Rec
         rest = rest.join(places.rename(lambda name, end=end: end if name == "addr" else f"{end}_{name}"), on=end)  # type: ignore[misc]
     rest = rest.with_columns(turn_ns=pl.max_horizontal(f"{end}_turn_ns" for end in PAIR))
     lasting = rest.join(_presence(rest, flows, end_ns), on="pair").filter(
-        (pl.col("weight") >= settings.main_share)
-        | pl.col("period_ns").is_not_null()
-        | (pl.col("presence") >= settings.least_presence)
+        (pl.col("weight") >= MAJORITY) | pl.col("period_ns").is_not_null() | (pl.col("presence") >= MAJORITY)
     )
     source, target = (lasting[f"{end}_cluster"].to_numpy() for end in PAIR)
     labels = strong_components(source, target, named.height)
     closes = pl.Series(labels[source] == labels[target], dtype=pl.Boolean)
-    goes_on = (pl.col("presence") >= settings.least_presence) & pl.Series(source != target, dtype=pl.Boolean)
+    goes_on = (pl.col("presence") >= MAJORITY) & pl.Series(source != target, dtype=pl.Boolean)
     comes_back = pl.col("period_ns").is_not_null() | goes_on | on_circuit(lasting)
     return lasting.filter(closes & comes_back).select(pairs.columns)
 
@@ -135,7 +134,7 @@ def still_together(pairs: pl.DataFrame, flows: pl.DataFrame, settings: Recogniti
     flows : the flows of these pairs
     """
     placed = pairs.join(connected_nics(pairs, pairs), left_on="src_addr", right_on="addr")
-    most_ns = pl.col("last_ns").quantile(1 - settings.least_presence, "higher").over("cluster")
+    most_ns = pl.col("last_ns").quantile(1 - MAJORITY, "higher").over("cluster")
     silence = most_ns - pl.col("last_ns")
     suspects = placed.with_columns(silence=silence).filter(
         "regular", pl.col("silence") > settings.longest_silence * pl.col("period_ns")
@@ -157,7 +156,7 @@ def still_together(pairs: pl.DataFrame, flows: pl.DataFrame, settings: Recogniti
         )
     )
     works = ends.with_columns(pl.col("works").fill_null(value=False)).with_columns(
-        most=pl.col("works").mean().over("cluster") >= settings.least_presence
+        most=pl.col("works").mean().over("cluster") >= MAJORITY
     )
     gone = works.filter(~pl.col("works") & pl.col("most"))["addr"].implode()
     return pairs.filter(~pl.any_horizontal(pl.col(end).is_in(gone) for end in PAIR))

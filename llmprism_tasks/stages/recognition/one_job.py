@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS
-from llmprism_tasks.numerics.robust import Flags, Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
 from llmprism_tasks.settings import RecognitionSettings
 from llmprism_tasks.stages.recognition.kernels import coincidence
 
@@ -55,9 +55,6 @@ LAPLACE_WIDTH = 2 * float(np.e)
 
 LEAST_TRANSFERS = 10
 """Transfers of each side from which chance rarely lets most begin together."""
-
-MOST_COVERED = 0.5
-"""Share of time within reach of some transfer above which beginning together says nothing."""
 
 
 class Sent(NamedTuple):
@@ -115,7 +112,7 @@ def in_step(rail: Sent, other: Sent, settings: RecognitionSettings) -> bool:
     Layers, buckets and micro-batches of one job come up on all of its rails at the same moments, whether a step has a
     quiet gap or not. Two jobs', even twins', do so by chance only.
     """
-    if min(rail.starts.size, other.starts.size) < LEAST_TRANSFERS or max(rail.reach, other.reach) > MOST_COVERED:
+    if min(rail.starts.size, other.starts.size) < LEAST_TRANSFERS or max(rail.reach, other.reach) > MAJORITY:
         return False
     tolerance = settings.phase_tolerance_ms * NANOSECONDS_PER_MS
     met = coincidence.together(rail.starts, rail.sizes, other.starts, other.sizes, tolerance=tolerance)

@@ -14,11 +14,13 @@ import polars as pl
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics import ragged
+from llmprism_tasks.numerics.robust import EVEN_ODDS
 from llmprism_tasks.settings import RecognitionSettings, Settings
 from llmprism_tasks.stages.recognition import job_ids, links
 from llmprism_tasks.stages.recognition.silent_jobs import with_fallen_silent
 from llmprism_tasks.stages.recognition.tenancy import tenants
 from llmprism_tasks.stages.recognition.unlisted_nics import with_unlisted
+from llmprism_tasks.stages.step_division.groups.balance import MAIN_LINK_BYTES
 from llmprism_tasks.stages.step_division.joint import job_steps
 from llmprism_tasks.stages.step_division.periodicity import PAIR, stream_rhythms
 from llmprism_tasks.stages.step_division.restarts import GpuTraffic
@@ -26,16 +28,9 @@ from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.clusters import connected_nics
 from llmprism_tasks.stages.traffic.index import TrafficIndex
 
-UNKNOWN_JOB = 0.5
-"""Confidence in a group of NICs that exchange bulk data without a common period (yet): a job, but of what kind?"""
-
 RHYTHMIC_BYTES = 0.1
 """Share of the bytes, in pairs that keep a rhythm, from which a job trains: where experts and copies of files share its
 pairs a quarter and more, in inference and shuffles a hundredth."""
-
-MAIN_PAIR_BYTES = 0.1
-"""Ratio of the bytes of its cluster's largest pair that a pair must move for its bursts to end the cluster's steps:
-micro-batches that are small beside the gradients end when they will."""
 
 
 def recognition(
@@ -133,7 +128,7 @@ def _linking_pairs(
 ) -> pl.DataFrame:
     """Return the pairs at work that link their NICs, as `links.weighed` describes them."""
     pairs = links.weighed(working, window.end_ns, settings)
-    closing = links.closing(pairs, bulk, window.end_ns, settings)
+    closing = links.closing(pairs, bulk, window.end_ns)
     return links.still_together(pl.concat([links.plain(pairs), closing]), bulk, settings)
 
 
@@ -154,7 +149,7 @@ def _cluster_steps(
         .filter(pl.col("bytes") > 0)
         .join(grouped.select("pair", cluster="group").unique(), on="pair")
     )
-    heavy = pairs.filter(pl.col("bytes") >= MAIN_PAIR_BYTES * pl.col("bytes").max().over("cluster"))
+    heavy = pairs.filter(pl.col("bytes") >= MAIN_LINK_BYTES * pl.col("bytes").max().over("cluster"))
     steps = (
         pl.DataFrame({"place": sent.series, "step": sent.number, "end_ns": sent.last})
         .join(heavy.select("place", "cluster", "period_ns"), on="place")
@@ -212,7 +207,7 @@ def _training_jobs(nics: pl.DataFrame) -> pl.DataFrame:
         repeated=pl.col("repeated").sum() / pl.col("bytes").sum(),
         sure=pl.col("sure").min(),
     )
-    sure = pl.col("sure") * (UNKNOWN_JOB + (1 - UNKNOWN_JOB) * pl.col("shows") * pl.col("repeated"))
+    sure = pl.col("sure") * (EVEN_ODDS + (1 - EVEN_ODDS) * pl.col("shows") * pl.col("repeated"))
     return jobs.filter(pl.col("repeated") >= RHYTHMIC_BYTES).select("job", confidence=sure)
 
 
@@ -227,7 +222,7 @@ def _demote_one_way_jobs(jobs: pl.DataFrame, members: pl.DataFrame, traffic: Tra
     training = (pl.col("kind") == "training") & pl.col("job_id").is_in(trains)
     return jobs.with_columns(
         kind=pl.when(training).then("kind").otherwise(pl.lit("other")),
-        confidence=pl.when(training).then("confidence").otherwise(UNKNOWN_JOB),
+        confidence=pl.when(training).then("confidence").otherwise(EVEN_ODDS),
     )
 
 
@@ -261,6 +256,6 @@ def tables(
         tp=pl.lit(None),
         pp=pl.lit(None),
         dp=pl.lit(None),
-        confidence=sure.fill_null(UNKNOWN_JOB),
+        confidence=sure.fill_null(EVEN_ODDS),
     )
     return frames.conform(jobs, "jobs"), frames.conform(named, "job_members")

@@ -50,12 +50,7 @@ def line_up(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSetting
     offsets = ragged.bounds(number)
     seen = streams.with_columns(stream=pl.int_range(pl.len()))[number[offsets[:-1]]]
     seen = seen.with_columns(group=pl.col("group").rank("dense").cast(pl.Int64) - 1)
-    ranked = _rank_streams(bursts, offsets, seen, settings)
-    first = ranked.unique("group", keep="first", maintain_order=True)
-    phased, pace = _phases_and_pace(ends, offsets, seen, first)
-    leaders = _choose_leaders(phased, ranked, settings)
-    if not leaders.equals(first):
-        phased, pace = _phases_and_pace(ends, offsets, seen, leaders)
+    phased, pace = _phases_and_pace(ends, offsets, seen, _leaders(bursts, offsets, seen, settings))
     of_streams = phased.filter((pl.col("size_class") < 0) | (pl.col("typical").abs() <= OTHER_PLACE))
     delays = _unwrap_phases(of_streams).select("stream", late=pl.col("typical") - pl.col("of_leader"))
     late = np.full(streams.height, np.nan)
@@ -225,48 +220,12 @@ def _phases_and_pace(
     return seen.with_columns(typical=typical), paces
 
 
-def _choose_leaders(phased: pl.DataFrame, ranked: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Return the first stream of each group that may lead; among brief parts, of those that about the most pairs have.
+def _leaders(bursts: pl.DataFrame, offsets: Integers, seen: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the stream of each group by which the others are lined up: `group`, `stream`.
 
-    They all have what comes once a step, at about the same time of it; of the buckets before it, the collector's pieces
-    hide one size here and another one there.
-
-    Parameters
-    ----------
-    phased : streams with `typical`, as `_phases_and_pace` returns, by any leaders
-    ranked : as `_rank_streams` returns
-    """
-    first = ranked.group_by("group", maintain_order=True).first()
-    slots = round(1 / ONE_MESSAGE)
-    marks = ranked.filter("part", "brief", pl.col("shown") > 0)
-    if marks.is_empty():
-        return first
-    at = phased.select("stream", "pair", slot=(pl.col("typical") * slots).floor().cast(pl.Int64))
-    marks = marks.join(at, on="stream", maintain_order="left")
-    near = [marks.with_columns((pl.col("slot") + shift) % slots) for shift in (-1, 0, 1)]
-    support = pl.concat(near).group_by("group", "slot").agg(pairs=pl.col("pair").n_unique())
-    leading = (
-        marks.with_columns(pl.col("slot") % slots)
-        .join(support, on=["group", "slot"], maintain_order="left")
-        .filter(pl.col("pairs") >= settings.period_support * pl.col("pairs").max().over("group"))
-        .join(first.filter("brief"), on="group", how="semi")
-    )
-    brief = leading.select(ranked.columns).group_by("group", maintain_order=True).first()
-    return pl.concat([brief, first.join(brief, on="group", how="anti")]).sort("group")
-
-
-def _rank_streams(
-    bursts: pl.DataFrame, offsets: Integers, seen: pl.DataFrame, settings: RhythmSettings
-) -> pl.DataFrame:
-    """Order the streams of each group by how well the others are lined up by them.
-
-    The first is the one that shows most steps; among parts, of those that show about as many the briefest: what comes
-    once a step, its first gather or its last reduction, marks where steps meet. Where no part is brief, the one that
-    carries most is there in every window, and always leads to the same place in the step.
-
-    Returns
-    -------
-    sorted: `group`, `stream`, `part`, `shown` (about as many as any; of whole pairs, how many) and `brief`
+    It is the one that shows most steps; among parts, of those that show about as many the briefest: what comes once a
+    step, its first gather or its last reduction, marks where steps meet. Where no part is brief, the one that carries
+    most is there in every window, and always leads to the same place in the step.
     """
     part = pl.col("size_class") >= 0
     periods = (pl.col("last_ns").max() - pl.col("first_ns").min()).over("group") / pl.col("period_ns")
@@ -293,7 +252,8 @@ def _rank_streams(
     )
     order = ["group", "part", "shown", "brief", "lasts", "bytes", "clarity", "stream"]
     falling = [name in ("shown", "brief", "bytes", "clarity") for name in order]
-    return chosen.sort(order, descending=falling).select("group", "stream", "part", "shown", "brief")
+    ranked = chosen.sort(order, descending=falling)
+    return ranked.unique("group", keep="first", maintain_order=True).select("group", "stream")
 
 
 def _unwrap_phases(streams: pl.DataFrame) -> pl.DataFrame:

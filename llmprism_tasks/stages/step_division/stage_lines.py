@@ -12,13 +12,10 @@ import polars as pl
 
 from llmprism_tasks.numerics import graphs, ragged
 from llmprism_tasks.numerics.robust import Flags, Integers
+from llmprism_tasks.stages.step_division.groups.balance import MAIN_LINK_BYTES
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.both_ways import both_ways
 from llmprism_tasks.stages.traffic.clusters import addresses, numbered_ends
-
-MAIN_PAIR_BYTES = 0.1
-"""Ratio of the bytes that either of its NICs moves both ways that a pair must move to say when these begin anew:
-messages of chatter are seconds apart, and nobody restarts between two of them."""
 
 STRAY_PART = 100
 """Part of what NICs move that may be missing, or go one way, whatever they do: lost records, control messages."""
@@ -44,7 +41,7 @@ def main_pairs(bulk: pl.DataFrame) -> Flags:
     """
     source, target, _ = ends_of_pairs(bulk)
     moved = ragged.sums(bulk["bytes"].to_numpy(), nic_pairs.starts_of_pairs(bulk))
-    much: Flags = moved >= MAIN_PAIR_BYTES * both_ways(source, target, moved)
+    much: Flags = moved >= MAIN_LINK_BYTES * both_ways(source, target, moved)
     return much
 
 

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.robust import Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Integers
 from llmprism_tasks.stages.timeline.kernels.longest_wait import followed
-
-ITSELF_WAITED = 0.5
-"""Ratio of the time waited for a NIC that it must itself have waited, for one other, not to be the source of it."""
 
 LEAST_WAIT = 0.01
 """Ratio of its step that a NIC must have waited for another: below, jitter makes chains that mean nothing."""
@@ -32,4 +29,4 @@ def root_causes(part: Integers, target: Integers, wait_ns: Integers, step_ns: In
     step_ns : shape (parts,), the length of each step
     """
     worth_ns = LEAST_WAIT * step_ns.astype(np.float64)
-    return followed(part, target, wait_ns, worth_ns, share=ITSELF_WAITED, longest=LONGEST_CHAIN)
+    return followed(part, target, wait_ns, worth_ns, share=MAJORITY, longest=LONGEST_CHAIN)

@@ -12,6 +12,8 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.contract.fault_catalogue import HIDDEN
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
+from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.stages.diagnosis.compute.wait_excuse import layer_exchanging_jobs
 from llmprism_tasks.stages.diagnosis.cost.counterfactual import COMPUTE_KINDS, Trouble, counterfactual_durations
 from llmprism_tasks.stages.diagnosis.cost.step_graph import step_graph
@@ -33,12 +35,6 @@ PAST_STEPS = 8
 
 PRICED_BY_SEVERITY = ("checkpoint_stall", "stalls", "uneven_micro_batches")
 """Kinds whose severity already adds up what they cost: no operation of the step graph is longer in every step."""
-
-SHOWN_AGAINST_PAST = 0.5
-"""Share of a fault's severity that must show against the job's own past. With less, the past contains the fault, too,
-and cannot show what is usual."""
-
-NANOSECONDS = 1e9
 
 
 def price(evidence: Evidence, diagnoses: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
@@ -108,14 +104,14 @@ def _loss_and_gain(lost: float | None, given_back: float | None, *, hides: bool)
 def _silence_cost(trouble: Trouble, evidence: Evidence) -> float:
     """Return the cost of a silence: all of its time, for all GPUs of the job."""
     until_ns = min(trouble.end_ns, evidence.window.end_ns)
-    return max(until_ns - trouble.start_ns, 0) / NANOSECONDS * trouble.of_job(evidence.members).height
+    return max(until_ns - trouble.start_ns, 0) / NANOSECONDS_PER_SECOND * trouble.of_job(evidence.members).height
 
 
 def _cost_by_severity(trouble: Trouble, evidence: Evidence, severity: float) -> float:
     """Return the GPU-seconds lost in total by a fault that lengthens the window's steps by `severity`."""
     steps = trouble.of_job(evidence.history).filter("current")
     length = float(steps.select((pl.col("end_ns") - pl.col("start_ns")).sum()).item())
-    return severity / (1 + severity) * length / NANOSECONDS * trouble.of_job(evidence.members).height
+    return severity / (1 + severity) * length / NANOSECONDS_PER_SECOND * trouble.of_job(evidence.members).height
 
 
 def _is_usual_step_hidden(trouble: Trouble, evidence: Evidence, severity: float) -> bool:
@@ -124,10 +120,8 @@ def _is_usual_step_hidden(trouble: Trouble, evidence: Evidence, severity: float)
     Slow transfers were compared with healthy steps of the look-back, so there is always one for them.
     """
     history = trouble.of_job(evidence.history)
-    return (
-        trouble.kind in COMPUTE_KINDS
-        and slowdown(history, trouble.start_ns, trouble.end_ns) < SHOWN_AGAINST_PAST * severity
-    )
+    # Where most of it does not show against the job's past, this contains the fault, too, and is not usual.
+    return trouble.kind in COMPUTE_KINDS and slowdown(history, trouble.start_ns, trouble.end_ns) < MAJORITY * severity
 
 
 def _has_come_back(trouble: Trouble, evidence: Evidence) -> bool:
@@ -145,7 +139,7 @@ def _lost_gpu_s(trouble: Trouble, evidence: Evidence) -> float | None:
     if usual is None:
         return None
     longer = history.filter("current", trouble.hit).select((pl.col("length") - usual).clip(lower_bound=0).sum()).item()
-    return float(longer) / NANOSECONDS * trouble.of_job(evidence.members).height
+    return float(longer) / NANOSECONDS_PER_SECOND * trouble.of_job(evidence.members).height
 
 
 def _recoverable_gpu_s(trouble: Trouble, evidence: Evidence, jobs: pl.DataFrame, *, past: bool) -> float | None:
@@ -180,7 +174,7 @@ def _recoverable_gpu_s(trouble: Trouble, evidence: Evidence, jobs: pl.DataFrame,
         for durations in (measured, healthy)
     )
     saved: float = before - after
-    return max(saved, 0.0) / NANOSECONDS * members.height * len(numbers) / len(chosen)
+    return max(saved, 0.0) / NANOSECONDS_PER_SECOND * members.height * len(numbers) / len(chosen)
 
 
 def _flows_of_steps(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:

@@ -47,9 +47,6 @@ NAMED_ALONE = 0.8
 """Probability from which one device is named alone. Of a NIC and its only link, the NIC is nine times as likely; of two
 devices of one type that cannot be told apart, neither is."""
 
-TAKEN_BY_OTHERS = 0.5
-"""Share of the rate that a NIC lacks from which it is slow because others take it, and not by itself."""
-
 MOST_NAMED = 8
 """Most devices that are named together; a longer list helps nobody who has to look at them."""
 
@@ -84,7 +81,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
             elif row["confidence"] < MAJORITY:
                 continue  # most of the loss is something else's
             elif certainty(culprit) >= NAMED_ALONE:
-                fault = _fault(culprit, job_id, losses, evidence, settings)
+                fault = _fault(culprit, job_id, losses, settings)
                 if fault["kind"] == "link_flap" and row["score"] < settings.latent_rate:
                     passing.add(job_id)  # what is slower by a third now and then was not lost
                 else:
@@ -132,7 +129,8 @@ def _is_shared(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, se
         )
         ends = ends.join(rates, on="addr", how="left")
     more = pl.sum_horizontal("beside_more", "own_more")  # of what is NULL, nothing
-    shared = ends.filter(more * pl.col("usual") >= TAKEN_BY_OTHERS * (1 - 1 / pl.col("ratio")))["addr"].implode()
+    # Of the rate that it lacks, others take most: it is not slow by itself.
+    shared = ends.filter(more * pl.col("usual") >= MAJORITY * (1 - 1 / pl.col("ratio")))["addr"].implode()
     return bool(slow.select(pl.any_horizontal(pl.col(nic_pairs.PAIR).is_in(shared)).mean() >= MAJORITY).item())
 
 
@@ -151,7 +149,7 @@ def _bytes_by_nic(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     return placed.group_by("addr", "late").agg(pl.col("bytes").sum())
 
 
-def _fault(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settings: DiagnosisSettings) -> Row:
+def _fault(culprit: Row, job_id: str, losses: Losses, settings: DiagnosisSettings) -> Row:
     """Return the kind of fault of a device, and how it shows."""
     device_type = culprit["device_type"]
     slow = losses.slow(culprit, job_id)

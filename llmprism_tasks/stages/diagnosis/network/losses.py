@@ -7,14 +7,12 @@ from typing import Any
 
 import polars as pl
 
+from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.network.localisation import Suspicion
 from llmprism_tasks.stages.diagnosis.network.path_pace import HOP, HOP_ON_PATH
 
 Row = dict[str, Any]
-
-SAME_FAULT_EXCESS = 0.5
-"""Share of the excess of most slow steps that the slowest step of a stretch must have to belong to the same fault."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ class Losses:
         usual = pl.col("excess").filter("felt").median()
         stretches = since.with_columns(usual=usual, stretch=pl.col("felt").rle_id())
         slowest = stretches.filter("felt").group_by("stretch").agg(pl.col("excess").max(), pl.col("usual").first())
-        begins = slowest.filter(pl.col("excess") >= SAME_FAULT_EXCESS * pl.col("usual")).height
+        begins = slowest.filter(pl.col("excess") >= MAJORITY * pl.col("usual")).height
         return begins if begins > 1 else 0
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.settings import TrafficSettings
-from llmprism_tasks.stages.diagnosis.own_work.own_work import CLOCK_ERROR_NS
+from llmprism_tasks.stages.liveness.last_exchange import CLOCK_ERROR_NS
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.opposite import opposite
 

@@ -16,6 +16,7 @@ from llmprism_tasks.stages.diagnosis.own_work.compute_gaps import EARLY_BURST, c
 from llmprism_tasks.stages.diagnosis.own_work.first_forward import first_forward_work
 from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import carried
 from llmprism_tasks.stages.diagnosis.own_work.nic_arrays import NicArrays, to_nic_arrays
+from llmprism_tasks.stages.liveness.last_exchange import CLOCK_ERROR_NS
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.timeline.placement import NIC, STEP
 
@@ -25,9 +26,6 @@ EXCHANGING = ("ep", "cp")
 PEER_COLUMNS = ["job_id", "component", "step_index", "last_stage", "entered"]
 """Columns that are equal for peers in a step. The last stage's measured time includes the backward pass, and that of
 who was not seen to wait for an input all that comes before its first output."""
-
-CLOCK_ERROR_NS = 1_000_000
-"""Largest difference between the clocks of two switches."""
 
 LEAST_VOTERS = 3
 """Number of members from which the others outvote one."""

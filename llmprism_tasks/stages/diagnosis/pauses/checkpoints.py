@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics.intervals import end_of_earlier
-from llmprism_tasks.numerics.robust import sigma
+from llmprism_tasks.numerics.robust import EVEN_ODDS, MAJORITY, sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
 from llmprism_tasks.stages.diagnosis.pauses.habit import SLOW_STORAGE_RATIO
@@ -27,8 +27,6 @@ CHECKPOINT_EXCESS = 0.25
 """Ratio of the usual step by which a step with a checkpoint must be longer; the jitter of a whole job is less."""
 PAUSE_BEGINS_WITHIN = 0.25
 """Share of the usual step within which the pause must begin after the step before; parameters may be gathered first."""
-SILENT_SHARE = 0.5
-"""Share of a step's excess that must be silence, and of the members' writes that must fall into the pauses."""
 LEAST_STALLS, LEAST_PERIODIC = 2, 3
 """Pauses needed if writes to storage or their equal length confirm them, and if only their interval does: two equal
 intervals by chance are not rare."""
@@ -38,8 +36,6 @@ of a habit may have been missed."""
 LONGEST_HABIT = 0.4
 """Ratio of pauses to the time between them from which a job pauses for more than by choice: evaluations take up to a
 quarter."""
-UNWRITTEN_CONFIDENCE = 0.5
-"""Confidence, at most, where no write is seen: an evaluation pauses in the same way, and is no fault."""
 CHECKPOINT_BYTES = 1_000_000
 """Bytes above which a write is no log file or heartbeat."""
 
@@ -122,7 +118,8 @@ def _row(
     usual_ns = float(steps["usual_ns"][0])
     loss = float(steps.filter("current")["excess_ns"].clip(lower_bound=0).sum())
     often = "once" if now.height == 1 else f"{now.height} times"
-    certainty = UNWRITTEN_CONFIDENCE if written is None else 1.0
+    # An evaluation, which is no fault, pauses in the same way and writes nothing.
+    certainty = EVEN_ODDS if written is None else 1.0
     written_words = ". No write to storage is seen, so it may be an evaluation as well as a checkpoint"
     if written is not None:
         written_words = f", and write {int(written['bytes'].median()) / 1e6:,.0f} MB to storage each time"  # type: ignore[arg-type]
@@ -181,7 +178,7 @@ def _with_pauses(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> pl.Dat
     joined = steps.join(silent, on="index", how="left", maintain_order="left")
     usual = joined.filter(~pl.col("longer"))["pause"].median() or 0.0
     soon = pl.col("pause_ns") - pl.col("start_ns") <= PAUSE_BEGINS_WITHIN * pl.col("usual_ns")
-    is_pause = pl.col("pause") - pl.lit(usual, dtype=pl.Float64) >= SILENT_SHARE * pl.col("excess_ns")
+    is_pause = pl.col("pause") - pl.lit(usual, dtype=pl.Float64) >= MAJORITY * pl.col("excess_ns")
     return joined.with_columns(pauses=(soon & is_pause).fill_null(value=False))
 
 
@@ -202,7 +199,7 @@ def _pauses_with_writes(
         check_sortedness=False,
     ).filter(pl.col("flow_start_ns") < pl.col("back_ns"))
     each = during.group_by("index").agg(pl.col("bytes").sum()).filter(pl.col("bytes") >= CHECKPOINT_BYTES)
-    most = int(during["bytes"].sum()) >= SILENT_SHARE * int(written["bytes"].sum())
+    most = int(during["bytes"].sum()) >= MAJORITY * int(written["bytes"].sum())
     return each if each.height >= LEAST_STALLS and most else None
 
 

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
+from llmprism_tasks.numerics.robust import EVEN_ODDS
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, candidate_columns, shares
 from llmprism_tasks.stages.liveness.first_stopped import LEAST_CHANCE, SURE, FirstStopped, find_first_stopped
 from llmprism_tasks.stages.liveness.overdue import Silence
-
-UNSURE = 0.5
-"""Confidence if it is not known which NIC or host stopped first."""
-
-EVEN_ODDS = 0.5
-"""Chance of a hang where everything that was seen fell silent with the job: a collector that stops looks the same."""
 
 READINGS = {"together": "all together, as when a job is killed"}
 """What else may have happened, in the words of an explanation."""
@@ -77,7 +72,8 @@ def _row(silence: Silence, first: FirstStopped | None, hosts: dict[str, str], *,
     who = _said(first, f"{SUBJECT_NOUNS.get(subject_type)} {subject}", hangs=hangs, restarted=silence.restarted)
     if unseen:
         who += " No other flow was seen since, so the collector may have stopped instead."
-    sure = UNSURE if first is None or odds else SURE
+    # Where everything that was seen fell silent with the job, a collector that stops looks the same.
+    sure = EVEN_ODDS if first is None or odds else SURE
     return candidate_columns(odds) | {
         "job_id": gap.job_id,
         "kind": "hang" if hangs else "stopped",

@@ -18,8 +18,8 @@ from llmprism_tasks.numerics.robust import MAJORITY, Floats
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.last_arrival import LAST_BY_CHANCE
 from llmprism_tasks.stages.diagnosis.evidence import ENOUGH_STEPS, FINDING_SCHEMA, Evidence
-from llmprism_tasks.stages.diagnosis.own_work.own_work import CLOCK_ERROR_NS
 from llmprism_tasks.stages.diagnosis.step_times.unexplained import effects_only
+from llmprism_tasks.stages.liveness.last_exchange import CLOCK_ERROR_NS
 from llmprism_tasks.stages.traffic import nic_pairs
 
 Row = dict[str, Any]

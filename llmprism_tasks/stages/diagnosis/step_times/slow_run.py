@@ -8,16 +8,13 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics import binomial, max_subarray
-from llmprism_tasks.numerics.robust import Flags, Floats, sigma_of, student_factor
+from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, sigma_of, student_factor
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
 from llmprism_tasks.stages.diagnosis.step_times.workload import without_heavier
 
 USUAL_QUANTILE = 0.9
 """Quantile of the other steps up to which a job is as slow now and then, without a fault."""
-EQUALLY_SLOW = 0.5
-"""Share of a run's excess from which other steps are as slow as it: a first step that takes a quarter longer does not
-make three steps of four times the length likely."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -62,9 +59,10 @@ def _slow_run_row(
     if score < settings.sigmas:
         return None
     windows_steps = int(steps["current"].sum())
-    bar = max(least, EQUALLY_SLOW * severity)
+    # A first step a quarter longer does not make three of four times the length likely.
+    bar = max(least, MAJORITY * severity)
     # A run that began before the window is as long as it is, wherever windows are cut.
-    before = np.flatnonzero(excess[:first] <= EQUALLY_SLOW * severity)
+    before = np.flatnonzero(excess[:first] <= MAJORITY * severity)
     for begins in (first, int(before[-1]) + 1 if before.size else 0):
         whole = excess[begins : last + 1]
         lasts = _is_lasting(whole > least, length[begins : last + 1], settings)
@@ -116,7 +114,7 @@ def _longest_excess(excess: Floats, current: Flags, least: float) -> tuple[int, 
     if first < 0:
         return -1, -1
     run = excess[first : last + 1]
-    between = max(least, EQUALLY_SLOW * float(np.median(run[run > least])))
+    between = max(least, MAJORITY * float(np.median(run[run > least])))
     (first,), (last,), _ = max_subarray.best_runs(np.where(current, excess - between, np.nan), whole)
     return int(first), int(last)
 

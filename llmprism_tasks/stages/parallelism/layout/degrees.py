@@ -15,9 +15,6 @@ from llmprism_tasks.stages.parallelism.layout.dp_groups import NIC, Rings, exper
 from llmprism_tasks.stages.parallelism.pair_graph import AGREEING_NICS, ENDS
 from llmprism_tasks.stages.step_division.groups.balance import MAIN_LINK_BYTES
 
-MOSTLY_LINKED = 0.5
-"""Ratio of a pipeline's pairs that must link two gradient groups: messages may be relayed, but not most of them."""
-
 
 def likeliest(
     pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame, peers: pl.DataFrame
@@ -192,7 +189,7 @@ def _jobs_with_contrary_groups(pairs: pl.DataFrame, links: pl.DataFrame) -> pl.D
     linked = links.group_by("job_id").len("linked")
     return (
         piped.join(linked, on="job_id", how="left")
-        .filter(pl.col("linked").fill_null(0) < MOSTLY_LINKED * pl.col("piped"))
+        .filter(pl.col("linked").fill_null(0) < MAJORITY * pl.col("piped"))
         .select("job_id")
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import MAJORITY
+from llmprism_tasks.numerics.robust import EVEN_ODDS, MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.parallelism.layout import degrees, job_profile, lock_step
 from llmprism_tasks.stages.parallelism.layout.dp_groups import NIC, Rings, rings
@@ -14,19 +14,11 @@ from llmprism_tasks.stages.parallelism.pair_kinds.typical_steps import in_these,
 from llmprism_tasks.stages.step_division.division import Division
 from llmprism_tasks.stages.traffic import nic_pairs
 
-UNKNOWN_LAYOUT = 0.5
-"""What is left of the confidence in a training job whose layout is not known."""
-
 HIDDEN_CONTEXT = 0.85
 """What is left of it where context parallelism may stay inside hosts: its traffic is that of as many replicas. Of drawn
 jobs of which this is not seen, one in ten has it."""
 
 DEGREES = ("tp", "pp", "dp", "cp", "ep")
-
-RINGS_OR_ONE_RING = 0.5
-"""What is left of it where only gradients cross the network and hosts have several NICs: a ring for each place in the
-hosts (tensor parallelism) and one ring through all GPUs with a channel at each NIC (NCCL_CROSS_NIC=0, NCCL user guide)
-look the same. Nobody knows which of the two is more usual on a platform."""
 
 
 def job_layouts(
@@ -127,10 +119,14 @@ def _sureness(kinds: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
 
 
 def one_ring_or_several() -> pl.Expr:
-    """Return what is left of the confidence in a layout where one ring or several may be meant
-    (`RINGS_OR_ONE_RING`)."""
+    """Return what is left of the confidence in a layout where one ring or several may be meant.
+
+    Where only gradients cross the network and hosts have several NICs, a ring for each place in the hosts (tensor
+    parallelism) and one ring through all GPUs with a channel at each NIC (NCCL_CROSS_NIC=0, NCCL user guide) look the
+    same. Nobody knows which of the two is more usual on a platform.
+    """
     others = pl.max_horizontal(pl.col("pp", "cp", "ep").fill_null(1))
-    left: pl.Expr = pl.when((pl.col("tp") > 1) & (others == 1)).then(RINGS_OR_ONE_RING).otherwise(1.0)
+    left: pl.Expr = pl.when((pl.col("tp") > 1) & (others == 1)).then(EVEN_ODDS).otherwise(1.0)
     return left
 
 
@@ -141,7 +137,7 @@ def confidence(columns: list[str]) -> pl.Expr:
     laid = pl.col("agreement") * pl.col("sureness").fill_null(1.0) * hidden * one_ring_or_several()
     for factor in seen:
         laid = laid * factor
-    sure = pl.when(pl.col("dp").is_not_null()).then(laid).otherwise(UNKNOWN_LAYOUT)
+    sure = pl.when(pl.col("dp").is_not_null()).then(laid).otherwise(EVEN_ODDS)
     return (
         pl.when(pl.col("kind") == "training")
         .then(pl.col("recognition_confidence") * sure)

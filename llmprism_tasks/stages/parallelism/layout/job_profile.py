@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.numerics import ragged
-from llmprism_tasks.numerics.robust import relative_sigma
+from llmprism_tasks.numerics.robust import MAJORITY, relative_sigma
 from llmprism_tasks.settings import ParallelismSettings
 from llmprism_tasks.stages.parallelism.kernels import messages_per_step
 from llmprism_tasks.stages.parallelism.pair_graph import ENDS
@@ -14,10 +14,6 @@ from llmprism_tasks.stages.traffic import nic_pairs
 JOB_PAIR = ["job_id", *ENDS]
 LEAST_DURATIONS = 3
 """Durations of steps below which a deviation is chance."""
-
-LONG_RECORD = 0.5
-"""Ratio of a step from which on a record of what is sent in it says little of when: one that a collector with a long
-active timeout made of several messages, or of several steps."""
 
 BUSY_QUANTILE = 0.2
 """Quantile of a job's pairs by how much of the step they are busy."""
@@ -88,7 +84,8 @@ def brevity(flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame) -> 
     periods : `job_id`, `period_ns`
     """
     known = pairs.select("pair", "job_id").join(periods, on="job_id").select("pair", "job_id", "period_ns")
-    brief = pl.col("flow_end_ns") - pl.col("flow_start_ns") < LONG_RECORD * pl.col("period_ns")
+    # A longer record was made of several messages by a collector with a long active timeout: it does not say when.
+    brief = pl.col("flow_end_ns") - pl.col("flow_start_ns") < MAJORITY * pl.col("period_ns")
     return (
         flows.join(known, on="pair")
         .group_by("job_id")

@@ -10,17 +10,11 @@ import math
 
 import polars as pl
 
+from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.stages.parallelism.pair_graph import AGREEING_NICS, ENDS
 
 LEAST_CROSSING = 0.1
 """Ratio of a job's hops between rails by which a distance of rails must be seen: one wrong pair must not decide."""
-
-MOSTLY_USED = 0.5
-"""Ratio of a job's hosts in which a rail has hops for it to be in use, and hops cross rails for rings to do so."""
-
-MOST_SILENT_PLACES = 0.5
-"""Ratio of places in use up to which the others are silent because rings pass by them. Where more are in use, the pairs
-of the others may have been lost."""
 
 
 def ranked(job_members: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
@@ -157,7 +151,7 @@ def _rails_in_use(used: pl.DataFrame) -> pl.DataFrame:
         used.with_columns(hosts=pl.col("host").n_unique().over("job_id"))
         .group_by("job_id", "rank", "hosts")
         .agg(in_hosts=pl.len())
-        .filter(pl.col("in_hosts") >= MOSTLY_USED * pl.col("hosts"))
+        .filter(pl.col("in_hosts") >= MAJORITY * pl.col("hosts"))
         .group_by("job_id")
         .agg(rails="rank")
     )
@@ -175,7 +169,7 @@ def _jobs_passed_by(used: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     silent = nics.join(used, on=where, how="anti").group_by("job_id", "rank").len("silent")
     return (
         rails.join(silent, on=["job_id", "rank"])
-        .filter(pl.col("silent") > (1 - MOSTLY_USED) * pl.col("nics"))
+        .filter(pl.col("silent") > (1 - MAJORITY) * pl.col("nics"))
         .select("job_id")
         .unique()
     )
@@ -199,7 +193,8 @@ def _stride(greatest: int, rails: list[int]) -> int | None:
     places = {rail % greatest for rail in rails}
     if len(places) == greatest:
         return greatest
-    if not 0 < len(places) <= MOST_SILENT_PLACES * greatest:
+    # Rings pass by the places that are silent. Where more than half are in use, the pairs of these may have been lost.
+    if not 0 < len(places) <= MAJORITY * greatest:
         return None
     for stride in range(greatest - 1, 0, -1):
         each = [sum(place % stride == rest for place in places) for rest in range(stride)]
@@ -221,7 +216,7 @@ def _crossing_hops(between: pl.DataFrame) -> pl.DataFrame:
         .agg(crossed=(pl.col("distance") > 0).any())
         .group_by("job_id")
         .agg(pl.col("crossed").mean())
-        .filter(pl.col("crossed") >= MOSTLY_USED)
+        .filter(pl.col("crossed") >= MAJORITY)
     )
     return crossing.join(touched, on="job_id", how="semi")
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.numerics.graphs import RING_PEERS, connected_components
-from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, THOUSANDFOLD_NATS, Floats, Integers
 from llmprism_tasks.stages.parallelism.pair_graph import ENDS
 
 KINDS = ("other", "dp", "pp", "ep", "cp")
@@ -48,9 +48,6 @@ SAME_ROLE = math.log(1.1)
 TREE_PEERS = 4
 """Receivers of a member of two binary trees: parent and two children in one, in which it is no leaf, and a parent in
 the other. Rings have fewer."""
-
-NEGLIGIBLE_NATS = 7.0
-"""Nats by which a way that is a thousand times less likely than another lies behind it."""
 
 MOST_ASSIGNMENTS = 512
 """Ways that are tried of a job at most."""
@@ -190,7 +187,7 @@ def _likeliest_labels(job: Job) -> tuple[Labels, Floats]:
     found: list[tuple[float, Labels]] = []
     best = -math.inf
     for said, labels in _assignments_by_likelihood(choices):
-        if said < best - NEGLIGIBLE_NATS:
+        if said < best - THOUSANDFOLD_NATS:
             break
         label = np.empty_like(job.voted)
         for (of_role, _), one in zip(choices, labels, strict=True):

@@ -23,7 +23,8 @@ OUT_OF_BALANCE = 0.4
 message of two. Of a step with more messages one may be lost."""
 
 MAIN_LINK_BYTES = 0.1
-"""Ratio of the bytes of a group's largest link that a link must move to be looked at."""
+"""Ratio of the bytes of the largest link, or pair, around that one must move to count: what is small beside the others,
+as chatter and micro-batches beside gradients, ends and pauses when it will."""
 
 ANSWERED_BYTES = 0.2
 """Ratio of a link's bytes in all that its directions may differ by: of a copy and of a ring that goes around one way
@@ -39,11 +40,6 @@ NEARLY_EMPTY = 0.9
 ALIKE_BYTES = 0.5
 """Ratio by which what a NIC sends in a step may differ from what it typically does: records are lost, and foreign
 traffic is counted with the rest."""
-
-BYTES_IN_ALIKE_STEPS = 0.5
-"""Ratio of the bytes that must be sent in steps that are about alike, or most are sent in few of them, and these are
-layers or something else. Of captured steps 0.9 to 1 are; of layers that were taken for steps 0.37, of a few pairs'
-messages 0.61."""
 
 
 def answers(pairs: pl.DataFrame) -> Integers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,11 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS, NANOSECONDS_PER_SECOND
 from llmprism_tasks.numerics.intervals import end_of_earlier
-from llmprism_tasks.numerics.robust import Flags, Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.kernels.gap_segmentation import STEPS_APART
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
-from llmprism_tasks.stages.step_division.periodicity import AT_LAGS, AT_TURNS, PAIR, WHOLE_PAIR, answered
+from llmprism_tasks.stages.step_division.periodicity import AT_LAGS, AT_TURNS, PAIR, WHOLE_PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
 
 CUT_OFF_BURSTS = 1
@@ -23,12 +23,6 @@ CUT_OFF_BURSTS = 1
 
 SILENT_PERIODS = 2.0
 """Periods of silence after which a stream is not waiting for its next burst any more."""
-
-TRAINING_SHARE = 0.5
-"""Ratio of the time from one checkpoint to the next in which steps are done: more than half, or few would train so."""
-
-HALVES_RATIO = 1.7
-"""Bursts for each of another stream that lasts as long, from which on they may be the two halves of its period."""
 
 
 def group_periods(
@@ -57,9 +51,8 @@ def group_periods(
     -------
     `group`, `period_ns`; groups without a common period are absent
     """
-    rhythms = _drop_pause_periods(rhythms.filter(pl.Series(~_is_pause_period(rhythms))), settings)
+    rhythms = rhythms.filter(pl.Series(~_is_pause_period(rhythms)))
     endpoints = _nic_counts(rhythms)
-    rhythms = _drop_periods_of_slow_steps(rhythms, endpoints, settings)
     first, last = pl.col("first_ns").min().over("group"), pl.col("last_ns").max().over("group")
     lasts, seen = pl.col("bursts") * pl.col("period_ns"), pl.lit(until_ns) - first
     paused = (pl.col("mean_period_ns") - pl.col("period_ns")) * pl.col("bursts")
@@ -109,50 +102,6 @@ def _is_pause_period(rhythms: pl.DataFrame) -> Flags:
     return interrupted
 
 
-def _drop_pause_periods(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Forget the periods of whole pairs that are only quiet between many steps, as where checkpoints are saved.
-
-    Such a pair is busy for most of the time from one pause to the next, its sizes, or the pairs of most NICs of the
-    group, come several times in between, for as long as the pauses do, and nothing in the group comes once.
-    """
-    pair, size_class, bursts, period, mean, duration = _column_arrays(
-        rhythms, "pair", "size_class", "bursts", "period_ns", "mean_period_ns", "duration_ns"
-    )
-    lasts, part, whole = (bursts - 1) * mean, size_class >= 0, size_class == WHOLE_PAIR
-    busy = whole & (duration > TRAINING_SHARE * period)
-    if not busy.any():
-        return rhythms
-    others = _pairs_of_most_nics(rhythms, whole & (duration <= TRAINING_SHARE * period), settings)
-    group = rhythms["group"].rank("dense").to_numpy().astype(np.int64)
-    quicker, longest = (
-        np.fmax(_largest_of_pair(values, part, pair), _largest_of_pair(values, others, group))
-        for values in (period, lasts)
-    )
-    pauses = pl.Series(busy & (SILENT_PERIODS * quicker <= period) & (longest + period >= lasts))
-    if not pauses.any():
-        return rhythms
-    slotted = rhythms.with_columns(slot=_log_slot("period_ns", settings))
-    once = _repeat_in_neighbour_slots(slotted.filter(~pauses).select("group", "slot").drop_nulls().unique())
-    paused = slotted.filter(pauses).join(once, on=["group", "slot"], how="anti")
-    return _drop_periods(rhythms, paused, ["pair", "size_class"])
-
-
-def _pairs_of_most_nics(rhythms: pl.DataFrame, chosen: Flags, settings: RhythmSettings) -> Flags:
-    """Tell which of some whole pairs are no links of a pipeline, if those of their group are of most of its NICs. Links
-    repeat with micro-batches, which are no steps."""
-    links = answered(rhythms.filter(pl.col("size_class") == WHOLE_PAIR), settings)
-    asked = rhythms.with_row_index("row").filter(pl.Series(chosen)).join(links, on="pair", how="anti")
-    shown = ends_of(asked).unique().group_by("group").agg(shown=pl.len())
-    most = (
-        _nic_counts(rhythms)
-        .join(shown, on="group")
-        .filter(pl.col("shown") >= settings.least_support * pl.col("endpoints"))
-    )
-    kept = np.zeros(rhythms.height, np.bool_)
-    kept[asked.join(most, on="group", how="semi")["row"].to_numpy()] = True
-    return kept
-
-
 def _column_arrays(rhythms: pl.DataFrame, *names: str) -> Iterator[npt.NDArray[Any]]:
     """Return columns as arrays, what is NULL as NaN."""
     return (rhythms[name].to_numpy() for name in names)
@@ -163,57 +112,6 @@ def _largest_of_pair(values: Floats, chosen: Flags, pair: Integers) -> Floats:
     largest = np.full(int(pair.max(initial=0)) + 1, np.nan)
     np.fmax.at(largest, pair[chosen], values[chosen])
     return largest[pair]
-
-
-def _drop_periods_of_slow_steps(
-    rhythms: pl.DataFrame, endpoints: pl.DataFrame, settings: RhythmSettings
-) -> pl.DataFrame:
-    """Forget the periods of streams that repeat with a longer one only in the slower steps of their group.
-
-    Since somebody is slow, the others push early, and the collector has records of sizes that were none before; or the
-    pauses within a step have become longer than a whole step was. Another stream goes on throughout: as often as these
-    while they last, and with a shorter period of its own in all other time. Sizes that are there in some of the quicker
-    steps, too, last as long, and show fewer bursts, but more than every second.
-    """
-    times = pl.col("bursts").cast(pl.Int64) - 1
-    seen = rhythms.with_columns(times=times, lasts=times * pl.col("mean_period_ns"))
-    seen = seen.with_columns(slot=_log_slot("lasts", settings))
-    key = ["group", "times", "slot"]
-    # Streams of a group that come as often and last as long are one: there are few such, however many NICs there are.
-    alike = seen.drop_nulls("period_ns").group_by(key).agg(pl.col("period_ns", "lasts").median())
-    others, without = pl.col("times_right") - pl.col("times"), pl.col("lasts_right") - pl.col("lasts")
-    longer = pl.col("period_ns") > pl.col("period_ns_right") * (1 + settings.same_period)
-    each = (without / others / pl.col("period_ns_right")).log().abs() <= float(np.log1p(settings.same_period))
-    absent = (others > FEW_BURSTS) & (without >= SILENT_PERIODS * pl.col("period_ns")) & each
-    now_and_then = (without.abs() < SILENT_PERIODS * pl.col("period_ns")) & (
-        pl.col("times_right") < HALVES_RATIO * pl.col("times")
-    )
-    of_some = alike.join(_lasting_rhythms(seen, endpoints, settings), on="group").filter(
-        longer, absent | (now_and_then & (others > CUT_OFF_BURSTS))
-    )
-    return _drop_periods(seen, of_some, key).drop("times", "lasts", "slot")
-
-
-def _drop_periods(rhythms: pl.DataFrame, some: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """Forget the periods of some streams; they are there all the same."""
-    if some.is_empty():
-        return rhythms
-    named = some.select(key).unique().with_columns(forgotten=pl.lit(value=True))
-    period = pl.when(pl.col("forgotten").is_null()).then("period_ns")
-    return rhythms.join(named, on=key, how="left", maintain_order="left").with_columns(period).drop("forgotten")
-
-
-def _lasting_rhythms(seen: pl.DataFrame, endpoints: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Return the rhythms that many NICs of a group have for as long as any: `group`, `times`, `period_ns`, `lasts`."""
-    longest = pl.col("lasts") >= pl.col("lasts").max().over("group") - SILENT_PERIODS * pl.col("period_ns")
-    alike = ends_of(seen.drop_nulls("period_ns").filter(longest), "times", "slot", "period_ns", "lasts")
-    return (
-        alike.group_by("group", "times", "slot")
-        .agg(pl.col("period_ns", "lasts").median(), supporters=pl.col("addr").n_unique())
-        .join(endpoints, on="group")
-        .filter(pl.col("supporters") >= settings.least_support * pl.col("endpoints"))
-        .select("group", "times", "period_ns", "lasts")
-    )
 
 
 def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -323,7 +221,7 @@ def _agreed_periods(
     beside = around.join(runs, on="group").filter(pl.col("run_ns") > pl.col("around"))
     asked = rhythms.join(beside, on="pair", how="anti", maintain_order="left")
     explained = _explained_shares(flows, asked, periodic, around, settings)
-    enough = around.join(explained.filter(pl.col("explained") >= settings.least_explained), on="group")
+    enough = around.join(explained.filter(pl.col("explained") >= MAJORITY), on="group")
     agreed = periodic.select("group", "period_ns").join(enough, on="group")
     agreed = agreed.filter(same_period("period_ns", "around", settings))
     return agreed.group_by("group").agg(pl.col("period_ns").median()).sort("group")

@@ -15,7 +15,7 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS
 from llmprism_tasks.numerics import asof, grouped_sort, ragged
-from llmprism_tasks.numerics.robust import Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups import balance
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Times, Traffic
@@ -23,7 +23,6 @@ from llmprism_tasks.stages.step_division.groups.sample import Sample, likeliest,
 from llmprism_tasks.stages.step_division.groups.templates.fit import FOREVER
 from llmprism_tasks.stages.step_division.groups.templates.levels import (
     NEARLY_ALL,
-    PRESENT,
     SAME_TEMPLATE,
     Steps,
     takes_part,
@@ -202,7 +201,7 @@ def _explained_groups(streams: pl.DataFrame, pairs: pl.DataFrame, settings: Rhyt
     known = pairs.join(streams.select("group").unique(), on="group", how="semi")
     theirs = measured(known.join(streams, on="pair", how="semi"))
     return theirs.join(measured(known), on="group", suffix="_in_all").filter(
-        pl.col("bytes") >= settings.least_explained * pl.col("bytes_in_all"),
+        pl.col("bytes") >= MAJORITY * pl.col("bytes_in_all"),
         pl.col("nics") >= settings.least_support * pl.col("nics_in_all"),
     )
 
@@ -304,7 +303,7 @@ def _end_early_for_busy_pairs(
     ends, until = steps.ends_ns[:-1], steps.until_ns[:-1]
     edges = np.append(np.stack([ends, 2 * until - ends - 1], axis=1).ravel(), FOREVER)
     between = _bytes_per_segment(times, offsets, group.place, edges)[:, 1::2] > 0
-    busy = between.mean(axis=1) >= PRESENT
+    busy = between.mean(axis=1) >= MAJORITY
     shift = np.where(
         busy[np.searchsorted(group.pairs["pair"].to_numpy(), found.streams["pair"].to_numpy())], until.size + 1, 0
     )
@@ -354,7 +353,7 @@ def _steps_by_template(steps: Steps, each: Floats, back: Integers, settings: Rhy
     each : shape (pairs, segments), bytes
     back : of each pair, as `balance.answers` returns
     """
-    step = steps.share >= PRESENT
+    step = steps.share >= MAJORITY
     step[-1] &= steps.share[-1] >= settings.least_step  # the rest of it may be still to come
     if balance.unreturned(_bytes_per_step(each, np.flatnonzero(step)), back) > balance.UNRETURNED:
         return None

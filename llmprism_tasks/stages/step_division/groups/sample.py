@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from llmprism_tasks.numerics.robust import Flags, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Flags, Integers
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Times, Traffic, pausing, pooled
-from llmprism_tasks.stages.step_division.groups.templates.levels import PRESENT, Steps
+from llmprism_tasks.stages.step_division.groups.templates.levels import Steps
 
 SAMPLED_PAIRS = 32
 """Pairs of a group that are looked at, as far as `LEAST_SENDERS` senders have no more: they all tell of the same
@@ -47,7 +47,7 @@ def samples(times: Times, offsets: Integers, place: Integers, sender: Integers) 
     chosen = np.isin(sender, np.linspace(0, senders - 1, looked_at).astype(np.int64))
     traffic = pooled(times, offsets, place[chosen], sender[chosen])
     pauses = pausing(traffic)
-    foreign = np.bincount(traffic.pair, traffic.sizes * pauses) < PRESENT * np.bincount(traffic.pair, traffic.sizes)
+    foreign = np.bincount(traffic.pair, traffic.sizes * pauses) < MAJORITY * np.bincount(traffic.pair, traffic.sizes)
     found = [Sample(traffic.of(pauses), chosen, foreign)] if pauses.any() else []
     return found if pauses.all() else [*found, Sample(traffic, chosen, np.zeros_like(foreign))]
 

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics import grouped_sort, ragged
-from llmprism_tasks.numerics.robust import Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups import balance
 from llmprism_tasks.stages.step_division.groups.templates.levels import NEARLY_ALL
@@ -54,7 +54,8 @@ def groups_without_steps(joint: JointSteps, settings: RhythmSettings) -> pl.Data
         np.add.at(sent, sender[mine], each)
         showing = np.unique(sender[mine][on_link[mine]]).size
         if showing >= settings.least_support * len(sent):
-            alike = balance.alike_bytes_ratio(sent) >= balance.BYTES_IN_ALIKE_STEPS
+            # Of captured steps 0.9 to 1 of the bytes are alike, of layers that were taken for steps 0.37.
+            alike = balance.alike_bytes_ratio(sent) >= MAJORITY
         else:
             alike = balance.alike_bytes_ratio(sent, settings.byte_tolerance) >= NEARLY_ALL
         if (parts := late > balance.UNRETURNED) or not alike:

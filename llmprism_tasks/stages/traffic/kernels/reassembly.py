@@ -11,10 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.numerics.jit import BOOLEANS, FLOAT64, INT64S, kernel, subroutine
-from llmprism_tasks.numerics.robust import Integers
-
-USUAL_SIZE_BYTES = 0.5
-"""Ratio of a series' bytes that its usual size carries, by itself."""
+from llmprism_tasks.numerics.robust import MAJORITY, Integers
 
 
 def begins(
@@ -72,7 +69,7 @@ def usual_sizes(sizes: Integers, offsets: Integers, same_size: float) -> Integer
         for size in mine:
             alike += size * (abs(size - usual) <= same_size * usual)
             total += size
-        if alike > USUAL_SIZE_BYTES * total:
+        if alike > MAJORITY * total:
             found[series] = usual
     return found
 

@@ -10,7 +10,7 @@ import pytest
 from handmade import MB, MS, WINDOW, Row, burst, every, flows, messages, pipeline, ring, settings, topology, visible
 
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.stages.liveness.overdue import Silence, long_silences, overdue
+from llmprism_tasks.stages.liveness.overdue import Silence, long_silences
 from llmprism_tasks.stages.liveness.step_progress import StepProgress, step_progress_at
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.index import TrafficIndex
@@ -45,9 +45,15 @@ def inside(table: pl.DataFrame, nics: str = NICS) -> pl.DataFrame:
     return nic_pairs.named(nic_pairs.bulk(nic_pairs.inside_jobs(table, members), settings().traffic))
 
 
+def overdue(table: pl.DataFrame, traffic: TrafficIndex, window: Window = WINDOW) -> list[Silence]:
+    """Return the silences that no job ends by itself: in the middle of a step, or of replaced members."""
+    silences = long_silences(table, traffic, HOSTS, window, settings())
+    return [silence for silence in silences if silence.in_mid_step or silence.replaced]
+
+
 def found(*parts: list[Row], window: Window = WINDOW, nics: str = NICS) -> list[Silence]:
     table = visible(flows(*parts), window)
-    return overdue(inside(table, nics), TrafficIndex.of(table, settings().traffic), HOSTS, window, settings())
+    return overdue(inside(table, nics), TrafficIndex.of(table, settings().traffic), window)
 
 
 def long_in(*parts: list[Row], window: Window = WINDOW) -> list[Silence]:
@@ -408,7 +414,7 @@ def test_rows_in_any_order_tell_the_same() -> None:
     table = flows(whole(), begun(0.4), others(60_000))
     mixed = table.sample(fraction=1, shuffle=True, seed=3)
     indexes = (TrafficIndex.of(part, settings().traffic) for part in (table, mixed))
-    one, two = (overdue(inside(index.table), index, HOSTS, WINDOW, settings()) for index in indexes)
+    one, two = (overdue(inside(index.table), index) for index in indexes)
     assert [vars(s) | {"where": s.where.next_sends.rows()} for s in one] == [
         vars(s) | {"where": s.where.next_sends.rows()} for s in two
     ]

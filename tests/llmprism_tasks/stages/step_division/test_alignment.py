@@ -56,13 +56,6 @@ def last_ends(table: pl.DataFrame) -> set[int]:
     return set(table.group_by("beat").agg(pl.col("end_ns").max())["end_ns"] // MS % PERIOD)
 
 
-@pytest.mark.parametrize(("pairs", "end"), [(9, 601), (8, 903)])
-def test_what_about_the_most_pairs_have_marks_where_steps_meet(pairs: int, end: int) -> None:
-    """Ten gather at the end of a step; so many of them have a size before that is briefer, and whole in each step."""
-    gathers = [once_a_step(pair, 900, lasts=3) for pair in range(10)]
-    assert last_ends(lined_up([*gathers, *(once_a_step(pair, 600) for pair in range(pairs))])) == {end}
-
-
 def test_what_bursts_more_often_than_once_a_period_does_not_mark_where_steps_meet() -> None:
     """Another size is there twice in half of the steps."""
     often = [sorted([*once_a_step(pair, 500, lasts=3), *once_a_step(pair, 600, lasts=3)[::2]]) for pair in range(4)]

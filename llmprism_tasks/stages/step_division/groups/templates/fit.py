@@ -11,13 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS
-from llmprism_tasks.numerics.robust import Flags, Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
 from llmprism_tasks.stages.step_division.groups.templates.levels import (
     LEAST_VARIANCE,
     NEARLY_ALL,
-    PRESENT,
     SAME_TEMPLATE,
     Steps,
 )
@@ -156,7 +155,7 @@ class Fitting(NamedTuple):
         inner[at] = False
         between, inside = silences.length[at], silences.length[inner]
         clarity = np.nan
-        if inside.size >= PRESENT * between.size > 0:
+        if inside.size >= MAJORITY * between.size > 0:
             clarity = float((between.mean() - inside.mean()) / np.sqrt(between.var() + inside.var() + LEAST_VARIANCE))
         begins = silences.at[at]
         ends = np.append(traffic.latest[begins - 1], traffic.latest[-1])

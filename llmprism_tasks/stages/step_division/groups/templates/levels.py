@@ -11,17 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from llmprism_tasks.numerics.robust import Flags, Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Traffic
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 
 NEARLY_ALL = 0.75
 """Ratio that stands for nearly all: of the streams alike in a step, of the segments that are steps, of the bytes that
 steps explain. Lost records leave more, foreign traffic and chance less."""
-
-PRESENT = 0.5
-"""Ratio from which on something is there rather than not: a step of which records are lost, a stream that takes part in
-steps, silences inside them."""
 
 CLEAR_SIGMAS = 2.0
 """How many standard deviations of their logarithms the silences between steps must be above those inside them. In
@@ -141,7 +137,7 @@ def has_same_pairs(steps: Steps, traffic: Traffic) -> bool:
     move equal bytes of each sender, to others."""
     each = bytes_of_pairs(traffic, steps.until_ns)
     steady = takes_part(each[steps.whole]) if steps.whole.any() else np.zeros(each.shape[1], np.bool_)
-    return bool(each[:, steady].sum() >= PRESENT * each.sum())
+    return bool(each[:, steady].sum() >= MAJORITY * each.sum())
 
 
 def explained_between(steps: Steps, traffic: Traffic) -> float:
@@ -172,6 +168,6 @@ def has_more(larger: Steps, smaller: Steps, traffic: Traffic) -> bool:
 def takes_part(segments: Floats) -> Flags:
     """Say which pairs move in most segments about what they typically do: shape (segments, pairs) -> (pairs,)."""
     typical = np.median(segments, axis=0)
-    there = (segments >= PRESENT * typical) & (segments <= typical / PRESENT)
-    part: Flags = (typical > 0) & (there.mean(axis=0) > PRESENT)
+    there = (segments >= MAJORITY * typical) & (segments <= typical / MAJORITY)
+    part: Flags = (typical > 0) & (there.mean(axis=0) > MAJORITY)
     return part

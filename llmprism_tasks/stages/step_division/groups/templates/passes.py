@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers, self_weighted_median
+from llmprism_tasks.numerics.robust import MAJORITY, THOUSANDFOLD_NATS, Floats, Integers, self_weighted_median
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 
@@ -25,10 +25,6 @@ SHORTEST_PASS = 0.2
 """Ratio of a step that a pass takes at least. Of the bytes, a third are gathered in the forward pass, or a quarter
 where gradients are twice as large. Of the time, it takes a third. So where one silence is longer, or half of the bytes
 are sent in bursts that are larger, one of the passes sends nothing, and nothing is told."""
-
-SURE_NATS = 7.0
-"""Nats by which silences of two lengths must be likelier than silences of one: a thousand times. So must a step be that
-was cut at another place of its cycle than most."""
 
 
 class Backward(NamedTuple):
@@ -109,7 +105,7 @@ def _turns(profiles: Floats, count: float, jitter: float) -> Integers:
     off = ((profiles[:, np.newaxis, :] - typical[later.T]) ** 2).mean(axis=2)
     best = off.argmin(axis=1)
     gain = count / 2 * np.log((off[:, 0] + jitter) / (off.min(axis=1) + jitter))
-    turn = np.where(gain >= SURE_NATS, best, 0)
+    turn = np.where(gain >= THOUSANDFOLD_NATS, best, 0)
     signed: Integers = np.where(turn > places // 2, turn - places, turn)
     return signed
 
@@ -172,5 +168,5 @@ def _falling_edge(profile: Floats, count: float, jitter: float, parts: int) -> f
     part = np.median([np.roll(profile, -round(one * places / parts)) for one in range(parts)], axis=0)
     if parts > 1 and np.abs(profile - part).mean() <= off:
         return None
-    sure = count * np.log((alone + np.sqrt(jitter)) / (off + np.sqrt(jitter))) >= SURE_NATS
+    sure = count * np.log((alone + np.sqrt(jitter)) / (off + np.sqrt(jitter))) >= THOUSANDFOLD_NATS
     return int(edge) / places if sure else None

@@ -23,7 +23,6 @@ import numpy as np
 
 from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages.step_division.groups.group_period import TRAINING_SHARE
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
 from llmprism_tasks.stages.step_division.groups.templates import byte_clock, passes, silence_clock, step_ends
 from llmprism_tasks.stages.step_division.groups.templates.accumulation import MOST_BATCHES, accumulated
@@ -38,7 +37,6 @@ from llmprism_tasks.stages.step_division.groups.templates.levels import (
     EXPLAINED_BYTES,
     LEAST_VARIANCE,
     NEARLY_ALL,
-    PRESENT,
     SAME_TEMPLATE,
     Steps,
     bytes_of_pairs,
@@ -174,7 +172,7 @@ def _find_steps(
     found = _steps_by_byte_clock(fitting)
     if (
         found is not None
-        and found.explained >= settings.least_explained
+        and found.explained >= MAJORITY
         and found.clarity >= CLOCKED_CLEAR_SIGMAS
         and not any(has_more(larger, found, traffic) for larger in likely)
     ):
@@ -211,7 +209,7 @@ def _steps_by_silence_clock(tried: list[Steps], fitting: Fitting) -> Steps | Non
     single = any(np.isnan(one.clarity) and one.explained >= EXPLAINED_BYTES for one in tried)
     if single and not _comes_again_without_pauses(again.step, fitting):
         return None
-    sure = again.correlation >= PRESENT or (not single and _has_visible_passes(found, fitting))
+    sure = again.correlation >= MAJORITY or (not single and _has_visible_passes(found, fitting))
     return found if sure and not (single and found.clarity >= CLEAR_SIGMAS) else None
 
 
@@ -341,7 +339,7 @@ def _steps_between_pauses(several: Steps, fitting: Fitting) -> Steps | None:
     """Return the steps of the byte clock, if some are as many bytes as several of it, and the silences after these are
     longer than one takes: they are pauses, such as checkpoints. The optimizer takes less."""
     pause = _silence_between(several, fitting)
-    if several.period_ns - pause <= TRAINING_SHARE * several.period_ns:
+    if several.period_ns - pause <= MAJORITY * several.period_ns:
         return None
     fewest = max(2, int(several.period_ns / pause))  # all of one is no longer than the pause
     found = _steps_by_byte_clock(fitting) if _has_equal_parts(several, fewest, fitting) else None

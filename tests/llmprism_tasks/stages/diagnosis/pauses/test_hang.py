@@ -12,6 +12,7 @@ from handmade import MS, WINDOW
 from job_evidence import DEFAULT, working
 from polars.testing import assert_frame_equal
 
+from llmprism_tasks.numerics.robust import EVEN_ODDS
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.pauses import hang
 from llmprism_tasks.stages.liveness.first_stopped import SURE
@@ -98,7 +99,7 @@ def test_of_two_that_may_have_stopped_first_nobody_is_accused() -> None:
     assert row["candidates"] == ["host-b", "host-c"]
     assert row["odds"] == pytest.approx([0.75, 0.25], abs=0.02)
     assert sum(row["odds"]) == 1
-    assert row["confidence"] == hang.UNSURE
+    assert row["confidence"] == EVEN_ODDS
     assert "It is not sure which host stopped first: host-b (75%), host-c (25%)." in row["explanation"]
 
 
@@ -165,7 +166,7 @@ def test_who_is_replaced_when_the_job_begins_anew_had_failed(
     assert (row["kind"], row["subject_type"], row["subject"]) == ("stopped", *subject)
     named_one = subject[0] != "job"
     assert row["explanation"].endswith("was replaced by host-a.") == named_one
-    assert row["confidence"] == (SURE if named_one else hang.UNSURE)
+    assert row["confidence"] == (SURE if named_one else EVEN_ODDS)
 
 
 def test_a_job_that_came_equally_far_had_crashed_if_one_was_replaced() -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from llmprism_tasks.numerics.robust import EVEN_ODDS
 from llmprism_tasks.stages.parallelism.layout.job_layout import (
     HIDDEN_CONTEXT,
-    RINGS_OR_ONE_RING,
-    UNKNOWN_LAYOUT,
     confidence,
     if_most_is_explained,
     stages_of_known_pipelines,
@@ -32,13 +31,13 @@ def of(
     ("degrees", "left"),
     [
         ({"tp": 1, "dp": 16}, 1.0),
-        ({"tp": 2, "dp": 8}, RINGS_OR_ONE_RING),
+        ({"tp": 2, "dp": 8}, EVEN_ODDS),
         ({"tp": 2, "dp": 4, "pp": 2}, 1.0),
         ({"tp": 2, "dp": 4, "ep": 2}, 1.0),
         ({"tp": 2, "dp": 4, "cp": 2}, 1.0),
         ({"tp": 2, "dp": 4, "pp": 2, "cp": None}, HIDDEN_CONTEXT),
-        ({"tp": 2, "dp": 8, "cp": None, "ep": None}, HIDDEN_CONTEXT * RINGS_OR_ONE_RING),
-        ({"tp": None, "dp": None}, UNKNOWN_LAYOUT),
+        ({"tp": 2, "dp": 8, "cp": None, "ep": None}, HIDDEN_CONTEXT * EVEN_ODDS),
+        ({"tp": None, "dp": None}, EVEN_ODDS),
     ],
 )
 def test_what_looks_the_same_takes_off(degrees: dict[str, int | None], left: float) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from llmprism_tasks.numerics.robust import Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
 from llmprism_tasks.stages.step_division.groups import balance
 
 BACK: Integers = np.array([1, 0, 3, 2])
@@ -131,4 +131,4 @@ def test_steps_are_alike_in_which_all_send_about_what_they_typically_do(short: f
 def test_where_most_bytes_are_sent_in_few_parts_these_are_no_steps(gradients: float, *, steps: bool) -> None:
     """Seven parts of a layer each, and one in which the gradients are sent."""
     sent = np.tile([1.0] * 7 + [gradients], (2, 5))
-    assert (balance.alike_bytes_ratio(sent) >= balance.BYTES_IN_ALIKE_STEPS) == steps
+    assert (balance.alike_bytes_ratio(sent) >= MAJORITY) == steps

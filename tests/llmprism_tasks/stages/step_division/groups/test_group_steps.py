@@ -171,7 +171,7 @@ def test_other_bytes_each_time_are_no_steps() -> None:
 
 @pytest.mark.parametrize(("share", "told"), [(0.9, True), (1.1, False)])
 def test_most_bytes_must_be_in_the_steps(share: float, *, told: bool) -> None:
-    """`least_explained`: as many bytes, a little fewer or more, go over another pair at once."""
+    """Most bytes: as many, a little fewer or more, go over another pair at once."""
     begins = [1000.0 * number for number in range(30)]
     others = messages("a", "c", [500.0], round(share * 30 * 4 * 72 * MB))
     assert bool(ends(steps_of(begins), others)) == told
