@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,9 @@ CUT_OFF_BURSTS = 1
 
 SILENT_PERIODS = 2.0
 """Periods of silence after which a stream is not waiting for its next burst any more."""
+
+HALVES_RATIO = 1.7
+"""Bursts for each of another stream that lasts as long, from which on they may be the two halves of its period."""
 
 
 def group_periods(
@@ -53,6 +56,7 @@ def group_periods(
     """
     rhythms = rhythms.filter(pl.Series(~_is_pause_period(rhythms)))
     endpoints = _nic_counts(rhythms)
+    rhythms = _drop_periods_of_slow_steps(rhythms, endpoints, settings)
     first, last = pl.col("first_ns").min().over("group"), pl.col("last_ns").max().over("group")
     lasts, seen = pl.col("bursts") * pl.col("period_ns"), pl.lit(until_ns) - first
     paused = (pl.col("mean_period_ns") - pl.col("period_ns")) * pl.col("bursts")
@@ -112,6 +116,57 @@ def _largest_of_pair(values: Floats, chosen: Flags, pair: Integers) -> Floats:
     largest = np.full(int(pair.max(initial=0)) + 1, np.nan)
     np.fmax.at(largest, pair[chosen], values[chosen])
     return largest[pair]
+
+
+def _drop_periods_of_slow_steps(
+    rhythms: pl.DataFrame, endpoints: pl.DataFrame, settings: RhythmSettings
+) -> pl.DataFrame:
+    """Forget the periods of streams that repeat with a longer one only in the slower steps of their group.
+
+    Since somebody is slow, the others push early, and the collector has records of sizes that were none before; or the
+    pauses within a step have become longer than a whole step was. Another stream goes on throughout: as often as these
+    while they last, and with a shorter period of its own in all other time. Sizes that are there in some of the quicker
+    steps, too, last as long, and show fewer bursts, but more than every second.
+    """
+    times = pl.col("bursts").cast(pl.Int64) - 1
+    seen = rhythms.with_columns(times=times, lasts=times * pl.col("mean_period_ns"))
+    seen = seen.with_columns(slot=_log_slot("lasts", settings))
+    key = ["group", "times", "slot"]
+    # Streams of a group that come as often and last as long are one: there are few such, however many NICs there are.
+    alike = seen.drop_nulls("period_ns").group_by(key).agg(pl.col("period_ns", "lasts").median())
+    others, without = pl.col("times_right") - pl.col("times"), pl.col("lasts_right") - pl.col("lasts")
+    longer = pl.col("period_ns") > pl.col("period_ns_right") * (1 + settings.same_period)
+    each = (without / others / pl.col("period_ns_right")).log().abs() <= float(np.log1p(settings.same_period))
+    absent = (others > FEW_BURSTS) & (without >= SILENT_PERIODS * pl.col("period_ns")) & each
+    now_and_then = (without.abs() < SILENT_PERIODS * pl.col("period_ns")) & (
+        pl.col("times_right") < HALVES_RATIO * pl.col("times")
+    )
+    of_some = alike.join(_lasting_rhythms(seen, endpoints, settings), on="group").filter(
+        longer, absent | (now_and_then & (others > CUT_OFF_BURSTS))
+    )
+    return _drop_periods(seen, of_some, key).drop("times", "lasts", "slot")
+
+
+def _drop_periods(rhythms: pl.DataFrame, some: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """Forget the periods of some streams; they are there all the same."""
+    if some.is_empty():
+        return rhythms
+    named = some.select(key).unique().with_columns(forgotten=pl.lit(value=True))
+    period = pl.when(pl.col("forgotten").is_null()).then("period_ns")
+    return rhythms.join(named, on=key, how="left", maintain_order="left").with_columns(period).drop("forgotten")
+
+
+def _lasting_rhythms(seen: pl.DataFrame, endpoints: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the rhythms that many NICs of a group have for as long as any: `group`, `times`, `period_ns`, `lasts`."""
+    longest = pl.col("lasts") >= pl.col("lasts").max().over("group") - SILENT_PERIODS * pl.col("period_ns")
+    alike = ends_of(seen.drop_nulls("period_ns").filter(longest), "times", "slot", "period_ns", "lasts")
+    return (
+        alike.group_by("group", "times", "slot")
+        .agg(pl.col("period_ns", "lasts").median(), supporters=pl.col("addr").n_unique())
+        .join(endpoints, on="group")
+        .filter(pl.col("supporters") >= settings.least_support * pl.col("endpoints"))
+        .select("group", "times", "period_ns", "lasts")
+    )
 
 
 def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:

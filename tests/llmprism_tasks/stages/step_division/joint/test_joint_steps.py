@@ -63,6 +63,48 @@ def test_a_job_that_pauses_after_some_steps_keeps_their_period(
     assert found["period_ns"].item() / MS == pytest.approx(period, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("mean", "bursts", "period"),
+    [(480, 106, 340), (545, 106, 1000), (480, 75, 1000)],
+    ids=["since", "slower", "not all"],
+)
+def test_a_size_that_only_slower_steps_have_does_not_tell_the_period(mean: float, bursts: int, period: float) -> None:
+    """A pair's 340 ms became 1 s: of 496 steps, 106 are slow, in which some records have another size."""
+    table = flows(ring("ab", every(340, count=120)))
+    whole = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g")).filter(size_class=WHOLE_PAIR)
+
+    def changed(count: int, **columns: float) -> pl.DataFrame:
+        values = {"bursts": count, **{f"{name}_ns": value * MS for name, value in columns.items()}}
+        return whole.with_columns(pl.lit(value).cast(whole.schema[name]).alias(name) for name, value in values.items())
+
+    sizes = changed(bursts, period=1000, mean_period=1000).with_columns(
+        size_class=pl.lit(0, whole.schema["size_class"])
+    )
+    found = group_periods(table, pl.concat([changed(496, period=340, mean_period=mean), sizes]), DEFAULT)
+    assert found["period_ns"].item() / MS == pytest.approx(period)
+
+
+@pytest.mark.parametrize(
+    ("bursts", "period"),
+    [(36, 10_000), (35, 6850), (23, 6850), (22, 10_000)],
+    ids=["all but one, which the data cut off", "most", "more than half", "half"],
+)
+def test_a_size_that_is_there_in_slower_steps_and_in_some_others_does_not_tell_the_period(
+    bursts: int, period: float
+) -> None:
+    """Of 37 steps over five minutes half became half as long again. A size in 22 of them may be there once a period."""
+    table = flows(ring("ab", every(6850, count=37)))
+    whole = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g")).filter(size_class=WHOLE_PAIR)
+
+    def changed(count: int, period: float, size_class: int) -> pl.DataFrame:
+        mean = 36 * 8170 * MS / (count - 1)
+        values = {"bursts": count, "period_ns": period * MS, "mean_period_ns": mean, "size_class": size_class}
+        return whole.with_columns(pl.lit(value).cast(whole.schema[name]).alias(name) for name, value in values.items())
+
+    found = group_periods(table, pl.concat([changed(37, 6850, WHOLE_PAIR), changed(bursts, 10_000, 1)]), DEFAULT)
+    assert found["period_ns"].item() / MS == pytest.approx(period)
+
+
 @pytest.mark.parametrize(("lasts", "period"), [(990, None), (1010, 1000)])
 def test_what_goes_on_for_longer_than_a_step_is_no_part_of_it(lasts: float, period: float | None) -> None:
     """A copy of files between two NICs of a ring moves ten times what the ring does."""
