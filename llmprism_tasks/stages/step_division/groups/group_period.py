@@ -15,7 +15,7 @@ from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.kernels.gap_segmentation import STEPS_APART
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
-from llmprism_tasks.stages.step_division.periodicity import AT_LAGS, AT_TURNS, PAIR, WHOLE_PAIR
+from llmprism_tasks.stages.step_division.periodicity import AT_LAGS, AT_TURNS, PAIR, WHOLE_PAIR, answered
 from llmprism_tasks.stages.traffic import nic_pairs
 
 CUT_OFF_BURSTS = 1
@@ -54,7 +54,7 @@ def group_periods(
     -------
     `group`, `period_ns`; groups without a common period are absent
     """
-    rhythms = rhythms.filter(pl.Series(~_is_pause_period(rhythms)))
+    rhythms = _drop_pause_periods(rhythms.filter(pl.Series(~_is_pause_period(rhythms))), settings)
     endpoints = _nic_counts(rhythms)
     rhythms = _drop_periods_of_slow_steps(rhythms, endpoints, settings)
     first, last = pl.col("first_ns").min().over("group"), pl.col("last_ns").max().over("group")
@@ -104,6 +104,50 @@ def _is_pause_period(rhythms: pl.DataFrame) -> Flags:
     longer = (pair_lasts - lasts >= SILENT_PERIODS * period) | (of_pair >= STEPS_APART)
     interrupted: Flags = (size_class >= 0) & (duration > of_pair) & longer
     return interrupted
+
+
+def _drop_pause_periods(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Forget the periods of whole pairs that are only quiet between many steps, as where checkpoints are saved.
+
+    Such a pair is busy for most of the time from one pause to the next, its sizes, or the pairs of most NICs of the
+    group, come several times in between, for as long as the pauses do, and nothing in the group comes once.
+    """
+    pair, size_class, bursts, period, mean, duration = _column_arrays(
+        rhythms, "pair", "size_class", "bursts", "period_ns", "mean_period_ns", "duration_ns"
+    )
+    lasts, part, whole = (bursts - 1) * mean, size_class >= 0, size_class == WHOLE_PAIR
+    busy = whole & (duration > MAJORITY * period)
+    if not busy.any():
+        return rhythms
+    others = _pairs_of_most_nics(rhythms, whole & (duration <= MAJORITY * period), settings)
+    group = rhythms["group"].rank("dense").to_numpy().astype(np.int64)
+    quicker, longest = (
+        np.fmax(_largest_of_pair(values, part, pair), _largest_of_pair(values, others, group))
+        for values in (period, lasts)
+    )
+    pauses = pl.Series(busy & (SILENT_PERIODS * quicker <= period) & (longest + period >= lasts))
+    if not pauses.any():
+        return rhythms
+    slotted = rhythms.with_columns(slot=_log_slot("period_ns", settings))
+    once = _repeat_in_neighbour_slots(slotted.filter(~pauses).select("group", "slot").drop_nulls().unique())
+    paused = slotted.filter(pauses).join(once, on=["group", "slot"], how="anti")
+    return _drop_periods(rhythms, paused, ["pair", "size_class"])
+
+
+def _pairs_of_most_nics(rhythms: pl.DataFrame, chosen: Flags, settings: RhythmSettings) -> Flags:
+    """Tell which of some whole pairs are no links of a pipeline, if those of their group are of most of its NICs. Links
+    repeat with micro-batches, which are no steps."""
+    links = answered(rhythms.filter(pl.col("size_class") == WHOLE_PAIR), settings)
+    asked = rhythms.with_row_index("row").filter(pl.Series(chosen)).join(links, on="pair", how="anti")
+    shown = ends_of(asked).unique().group_by("group").agg(shown=pl.len())
+    most = (
+        _nic_counts(rhythms)
+        .join(shown, on="group")
+        .filter(pl.col("shown") >= settings.least_support * pl.col("endpoints"))
+    )
+    kept = np.zeros(rhythms.height, np.bool_)
+    kept[asked.join(most, on="group", how="semi")["row"].to_numpy()] = True
+    return kept
 
 
 def _column_arrays(rhythms: pl.DataFrame, *names: str) -> Iterator[npt.NDArray[Any]]:

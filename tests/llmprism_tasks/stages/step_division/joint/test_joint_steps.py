@@ -105,6 +105,52 @@ def test_a_size_that_is_there_in_slower_steps_and_in_some_others_does_not_tell_t
     assert found["period_ns"].item() / MS == pytest.approx(period)
 
 
+@pytest.mark.parametrize(
+    ("lasts", "every_ms", "once", "period"),
+    [(36.7, 3670, False, 3670), (17, 3670, False, 38_250), (36.7, 20_000, False, 38_250), (36.7, 3670, True, 38_250)],
+    ids=["checkpoints", "idle for most of it", "two at most", "something comes once"],
+)
+def test_pauses_between_many_steps_are_not_between_steps(
+    lasts: float, every_ms: int, once: bool, period: float
+) -> None:
+    """A pair is quiet as a whole each 38 s alone, and its sizes come about each tenth of that."""
+    table = flows(ring("ab", every(3670, count=80)))
+    whole = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g")).filter(size_class=WHOLE_PAIR)
+
+    def changed(bursts: int, period: float, duration: float, size_class: int) -> pl.DataFrame:
+        times = dict.fromkeys(("period_ns", "mean_period_ns"), period * MS)
+        values = {"bursts": bursts, "duration_ns": duration * MS, "size_class": size_class, **times}
+        return whole.with_columns(pl.lit(value).cast(whole.schema[name]).alias(name) for name, value in values.items())
+
+    parts = [changed(8, 38_250, 1000 * lasts, WHOLE_PAIR), changed(round(290_000 / every_ms), every_ms, 3, 0)]
+    parts += [changed(8, 38_250, 3, 1)] * once
+    assert group_periods(table, pl.concat(parts), DEFAULT)["period_ns"].item() / MS == pytest.approx(period)
+
+
+@pytest.mark.parametrize(
+    ("gradients", "share", "period"),
+    [(["ab", "cd"], 0.4, 3760), (["ab"], 0.4, 26_900), (["ab", "cd"], 1.0, 26_900)],
+    ids=["most NICs", "half of them", "messages of one size"],
+)
+def test_pauses_between_steps_that_other_pairs_show_are_not_between_steps(
+    gradients: list[str], share: float, period: float
+) -> None:
+    """The links of a pipeline are quiet as a whole after every seventh step alone, where a checkpoint is saved, and its
+    gradients come once a step. Messages of one size that come back may be of micro-batches."""
+    table = flows(*(ring(nics, every(3760, count=80)) for nics in ["ac", "bd", *gradients]))
+    whole = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g")).filter(size_class=WHOLE_PAIR)
+    of_link = pl.concat_str("src_addr", "dst_addr").is_in(["ac", "ca", "bd", "db"])
+
+    def changed(chosen: pl.Expr, bursts: int, period: float, **columns: float) -> pl.DataFrame:
+        times = dict.fromkeys(("period_ns", "mean_period_ns"), period * MS)
+        values = {"bursts": bursts, **times, **columns}
+        some = whole.filter(chosen)
+        return some.with_columns(pl.lit(value).cast(whole.schema[name]).alias(name) for name, value in values.items())
+
+    parts = [changed(of_link, 12, 26_900, duration_ns=25_000 * MS), changed(~of_link, 80, 3760, common_share=share)]
+    assert group_periods(table, pl.concat(parts), DEFAULT)["period_ns"].item() / MS == pytest.approx(period)
+
+
 @pytest.mark.parametrize(("lasts", "period"), [(990, None), (1010, 1000)])
 def test_what_goes_on_for_longer_than_a_step_is_no_part_of_it(lasts: float, period: float | None) -> None:
     """A copy of files between two NICs of a ring moves ten times what the ring does."""
