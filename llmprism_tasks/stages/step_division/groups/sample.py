@@ -53,7 +53,7 @@ def samples(times: Times, offsets: Integers, place: Integers, sender: Integers) 
 
 
 def likeliest(asked: list[Sample], find: Callable[[Traffic], Steps | None]) -> tuple[Sample | None, Steps | None]:
-    """Return the steps that explain most bytes, and what shows them; those that are told before others.
+    """Return the steps that are told and explain most bytes, or else the first ones, and the sample that shows them.
 
     What never pauses may be a copy of files, which hides the steps, or the steps of a ring that has become slow.
     """
@@ -61,6 +61,8 @@ def likeliest(asked: list[Sample], find: Callable[[Traffic], Steps | None]) -> t
 
     def likelihood(one: tuple[Sample, Steps | None]) -> tuple[bool, float]:
         steps = one[1]
-        return (False, 0.0) if steps is None else (steps.told, float(steps.whole.sum() * steps.template.sum()))
+        if steps is None:
+            return False, 0.0
+        return True, float(steps.told * steps.whole.sum() * steps.template.sum())
 
     return max(found, key=likelihood, default=(None, None))
