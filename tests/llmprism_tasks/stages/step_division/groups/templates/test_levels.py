@@ -79,6 +79,12 @@ def test_a_template_is_a_whole_number_of_those_that_explain_nearly_all(
 UNIT, STEP_COUNT, LAYERS = 1000, 6, 4
 
 
+@pytest.mark.parametrize(("clarity", "times"), [(0.0, [3]), (np.nan, [])], ids=["silences inside", "a single burst"])
+def test_a_single_burst_may_be_a_layer_and_does_not_count(clarity: float, times: list[int]) -> None:
+    part = steps(explained=1.0, clarity=clarity)
+    assert times_of(part._replace(template=3 * part.template), [part]) == times
+
+
 def bursts(pairs: list[int], sizes: list[int]) -> Traffic:
     """Return bursts of one sender to several others, one each 10 ns, of 5 ns."""
     starts = 10 * np.arange(len(sizes))
