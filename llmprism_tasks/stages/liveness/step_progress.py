@@ -16,7 +16,6 @@ from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.foreign import MOST_FOREIGN_PAIRS
-from llmprism_tasks.stages.liveness.last_exchange import CLOCK_ERROR_NS
 from llmprism_tasks.stages.liveness.next_send import moments_of_pairs, next_sends, share_of_lost
 from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.step_division.division import Division, divide
@@ -56,9 +55,8 @@ class StepProgress:
     silent_ns : end of the last flow
     period_ns : length of a typical step
     lengths_ns : lengths of the whole steps
-    even : whether all pairs with more to send are equally far in the step, as they are at some moment of most steps, or
-        at the point where other steps pause. A job that ends normally is, if its parameters are gathered in the next
-        step
+    even : whether all pairs with more to send are equally far in the step, or at the point where other steps pause. A
+        job that ends normally is, if its parameters are gathered in the next step
     pairs : pairs that take part in the steps: `src_addr`, `dst_addr`, `usual` (bytes per step), `last_ns` (end of its
         last flow in the unfinished step; NULL without one)
     next_sends : when each NIC was due to send next, as `next_send.next_sends` returns; empty if not `midway`
@@ -116,8 +114,9 @@ def step_progress_at(
     midway &= not _is_last_answer(due, begun, steps, pairs, settings)
     midway = midway and not (_is_whole(begun, steps, settings) or _are_micro_batches(steps, pairs))
     midway = midway and has_kept_period
-    rests = not midway or (_is_even(due, pairs, settings) and _is_passed_at_rest(moments))
-    even = rests or _is_at_usual_pause(division.numbered, whole, settings)
+    even = _is_even(due if midway else due.clear(), pairs, settings) or _is_at_usual_pause(
+        division.numbered, whole, settings
+    )
     last = begun.group_by(PAIR).agg(last_ns=pl.col("flow_end_ns").max())
     pairs = pairs.join(last, on=PAIR, how="left").sort(PAIR)
     sends = next_sends(moments if midway else moments.clear(), begun, ended_ns)
@@ -368,23 +367,6 @@ def _answering_pairs(begun: pl.DataFrame, steps: pl.DataFrame, settings: Setting
 def _is_even(due: pl.DataFrame, pairs: pl.DataFrame, settings: Settings) -> bool:
     share = due.join(pairs, on=PAIR).select(pl.col("sent") / pl.col("usual")).to_series()
     return bool(share.is_empty() or np.ptp(share.to_numpy()) <= settings.rhythm.same_size)
-
-
-def _is_passed_at_rest(moments: pl.DataFrame) -> bool:
-    """Return whether most earlier steps have a moment at which all pairs had sent what they have sent now, and no more.
-
-    Only there does a job end in order. Where a pair usually goes on before another one has come as far, what it owes is
-    missing. Inside a record nobody knows when a byte was sent.
-
-    Parameters
-    ----------
-    moments : as `moments_of_pairs` returns
-    """
-    inside = (pl.col("over_ns") == pl.col("more_ns")).fill_null(value=False)
-    came = pl.when(inside).then("began_ns").otherwise("reached_ns").max().fill_null(0)
-    left = pl.when(inside).then("rest_ns").otherwise("more_ns").min()
-    rests = moments.group_by("step").agg(rests=left + CLOCK_ERROR_NS >= came)["rests"].fill_null(value=True)
-    return 2 * int(rests.sum()) >= rests.len()
 
 
 def _is_at_usual_pause(numbered: pl.DataFrame, whole: pl.DataFrame, settings: Settings) -> bool:

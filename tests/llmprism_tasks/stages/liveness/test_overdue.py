@@ -437,20 +437,6 @@ def test_all_have_come_equally_far_within_two_percent(less: float, even: bool) -
     assert where.even == even
 
 
-@pytest.mark.parametrize(("first", "even"), [(True, True), (False, False)])
-def test_a_job_ends_in_order_only_where_its_steps_pass(first: bool, even: bool) -> None:
-    """In each step two pairs exchange more when the ring is done. If only they did, what the ring sends is missing."""
-
-    def across(begins: Sequence[float]) -> list[Row]:
-        return [
-            row for pair in ("ac", "bd") for row in ring(pair, [at + 150 for at in begins], size=40 * MB, length=50)
-        ]
-
-    where = stood(whole(), across(every(STEP, count=STEPS)), begun(1.0) if first else across([LAST]))
-    assert where is not None
-    assert where.even == even
-
-
 @pytest.mark.parametrize(("pause", "even"), [(130, True), (STEP, False)])
 def test_a_copy_of_files_is_due_at_no_time(pause: float, even: bool) -> None:
     """It is over before the job stands still. What comes once in each step is the job's own, and due."""
