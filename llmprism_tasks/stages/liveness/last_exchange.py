@@ -46,8 +46,9 @@ class Absence:
 def absences(pairs: pl.DataFrame, ended_ns: int, hosts: Mapping[str, str], lost: float) -> dict[str, Absence]:
     """Return the hosts that took no part in the last exchange of a ring that is not over, and how much that says.
 
-    Rings of the same hosts, as rails have them, are one. Absence is no better evidence than that records are not lost.
-    A ring some of whose hops stay in a host is one of NICs: how a host's last one was there says nothing of its others.
+    Rings of the same hosts, as rails have them, are one. Of several rings of a host, the one counts that says most.
+    Absence is no better evidence than that records are not lost. A ring some of whose hops stay in a host is one of
+    NICs: how a host's last one was there says nothing of its others.
 
     Parameters
     ----------
@@ -69,7 +70,9 @@ def absences(pairs: pl.DataFrame, ended_ns: int, hosts: Mapping[str, str], lost:
             factor = min(factor_of_chance(by_chance), lost ** -float(last["len"][0]))
             factors[first] = factors.get(first, 0) + factor / 2
         members, seen_ns = frozenset(ring["src_host"]), int(ring["last_ns"].max())  # type: ignore[arg-type]
-        found |= {host: Absence(factor, seen_ns, members) for host, factor in factors.items()}
+        for host, factor in factors.items():
+            if host not in found or factor > found[host].factor:
+                found[host] = Absence(factor, seen_ns, members)
     return found
 
 

@@ -77,6 +77,16 @@ def test_each_stage_of_a_pipeline_has_a_ring_of_its_own() -> None:
     assert absences(unbegun, 0, hosts, 1e-9) == {}
 
 
+@pytest.mark.parametrize("others", ["efg", "AEF"])
+def test_of_two_rings_of_a_host_the_one_counts_that_says_most(others: str) -> None:
+    """`b` is absent from the one and just early in the other, whichever of them is looked at first."""
+    strong, hosts = ring({"a": 100, "b": 0, "c": 99, "d": 98})
+    early, more = ring({"b": 45, others[0]: 50, others[1]: 48, others[2]: 47})
+    early = early.with_columns(pl.col("src_addr", "dst_addr").str.replace("b0", "b1"))
+    found = absences(pl.concat([early, strong]), 0, {**hosts, **more, "b1": "b"}, 1e-9)
+    assert found["b"] == absences(strong, 0, hosts, 1e-9)["b"]
+
+
 def test_clocks_differ() -> None:
     """Others that fell silent at one moment may have done so within the error of two clocks."""
     found = factors({"a": 0, "b": 100, "c": 100})
