@@ -23,9 +23,11 @@ from llmprism_tasks.stages.diagnosis.network.localisation import (
     subject_type,
     suspect,
 )
-from llmprism_tasks.stages.liveness.first_stopped import SURE
 
 Row = dict[str, Any]
+
+LATENT_PROBABILITY = 0.9
+"""Probability from which a device is named that costs nothing yet: there is no hurry, so more than elsewhere."""
 
 SHARED_NIC_RATIO = 0.1
 """Ratio of the bytes of others to those of the job from which a NIC may be slow because it is shared."""
@@ -52,8 +54,7 @@ def _latent_rows(job_id: str, hops: pl.DataFrame, evidence: Evidence, settings: 
     for culprit in suspect(hops, settings).culprits.iter_rows(named=True):
         of_nic = culprit["device_type"] == "addr"
         slow = hops[culprit["hops"]]
-        # It costs nothing yet: there is no hurry, so it has to be surer than elsewhere.
-        if certainty(culprit) < SURE or culprit["device_type"] in ONE_DIRECTION:
+        if certainty(culprit) < LATENT_PROBABILITY or culprit["device_type"] in ONE_DIRECTION:
             continue
         if (
             _is_slow_nic(hops, culprit["device"], evidence, settings)

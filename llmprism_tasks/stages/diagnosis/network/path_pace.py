@@ -29,6 +29,10 @@ INNOCENT_QUANTILE = 0.25
 ring. Not all steps can count: the member that arrives last sends nothing early, and a flapping link may go down after
 the early sending."""
 
+LEAST_SHOWN_BY_RECORDS = 0.5
+"""Share of the logarithm of the ratio by which a ring is slower that records must show. Where they show less, its slow
+hop sends in bursts: a ring of a quarter of its pace whose records are at more than half of it has pauses within."""
+
 NEAR, FAINT = 0.75, 0.25
 """Shares of the longest time for which bytes wait before a hop of a ring. Hops before which they wait about as long are
 slow; as buffers fill, bytes also wait before the hops that lead there, each time less. Hops that send before they have
@@ -206,8 +210,7 @@ def _rings_in_bursts(shown: pl.DataFrame, whole: pl.DataFrame, settings: Diagnos
     of_whole = _slowdown_ratios(whole, settings).group_by(RING).agg(of_whole=lasting)
     # Pauses vary more than paces, so a ring must be slower by as much as a device that costs no time.
     far = pl.col("of_whole").log() >= math.log(settings.latent_rate)
-    # A slow hop that sends in bursts has its pauses between records: these show less than half of what it is slower by.
-    unseen = (pl.col("of_records").log() < MAJORITY * pl.col("of_whole").log()).fill_null(value=True)
+    unseen = (pl.col("of_records").log() < LEAST_SHOWN_BY_RECORDS * pl.col("of_whole").log()).fill_null(value=True)
     return of_records.join(of_whole, on=RING, how="right").filter(far, unseen).select(RING)
 
 

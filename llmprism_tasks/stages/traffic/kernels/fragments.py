@@ -12,7 +12,11 @@ import numpy.typing as npt
 from llmprism_tasks.numerics.asof import lower_bound
 from llmprism_tasks.numerics.encoding import distinct
 from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
-from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
+from llmprism_tasks.numerics.robust import Floats, Integers
+
+EARLY_PART = 0.5
+"""Ratio of the next transfer's bytes below which one may be the part that was sent early: buffers hold a fraction of
+what a collective moves. Two equal halves are two tensors."""
 
 
 def joined_sizes(sizes: Integers, begins: npt.NDArray[np.bool_]) -> Integers:
@@ -63,14 +67,13 @@ def early_fragments(sizes: Integers, offsets: Integers, tolerance: float) -> npt
         least, most = sizes[low], sizes[low]
         for i in range(low, high):
             least, most = min(least, sizes[i]), max(most, sizes[i])
-        # Buffers hold a fraction of what a collective moves; two equal halves are two tensors.
-        if least >= MAJORITY * most:
+        if least >= EARLY_PART * most:
             continue
         mine = numbers[: high - low]
         count = distinct(sizes[low:high], mine, different)
         early = _smallest_repeated_size(mine, different, count)
         for i in range(low, high - 1):
             whole = float(sizes[i] + sizes[i + 1])
-            if sizes[i] == early and tolerance * whole < early < MAJORITY * sizes[i + 1]:
+            if sizes[i] == early and tolerance * whole < early < EARLY_PART * sizes[i + 1]:
                 begins[i] = _has_size(different, count, whole, tolerance / 2)
     return begins
