@@ -29,7 +29,7 @@ def is_habit(job_id: str, since_ns: int, silent_ns: float, period_ns: float, evi
 
     Parameters
     ----------
-    since_ns, silent_ns : when the silence began, and how long it lasts
+    since_ns, silent_ns : when the silence, or the step that it is part of, began, and how long it lasts
     period_ns : usual length of a step
     """
     mine = evidence.pauses.filter(pl.col("job_id") == job_id, pl.col("back_ns") <= since_ns)
@@ -45,6 +45,28 @@ def is_habit(job_id: str, since_ns: int, silent_ns: float, period_ns: float, evi
     if not pauses.size:
         return False
     return bool(silent_ns - in_step_ns < SLOW_STORAGE_RATIO * np.quantile(pauses, USUAL_QUANTILE))
+
+
+def pauses_of_steps(
+    job_id: str, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], evidence: Evidence
+) -> pl.DataFrame:
+    """Return the pauses of a job, as `Evidence.pauses`, the silences of one step as one: a copy beside the job, or
+    members that try again, break the pause of a rank that has stopped into pieces.
+
+    Parameters
+    ----------
+    starts, ends : shape (steps,): of the job's steps, ns, in order
+    """
+    silences = evidence.pauses.filter(pl.col("job_id") == job_id)
+    since = silences["since_ns"].to_numpy()
+    step = np.searchsorted(starts, since, side="right") - 1
+    outside = (step < 0) | (since > ends[np.maximum(step, 0)])
+    lasted = (pl.col("back_ns") - pl.col("since_ns")).sum()
+    return (
+        silences.group_by("job_id", step=pl.Series(np.where(outside, -1 - np.arange(step.size), step)))
+        .agg(pl.col("since_ns").min(), back_ns=pl.col("since_ns").min() + lasted)
+        .drop("step")
+    )
 
 
 def _silence_of_steps(lengths: npt.NDArray[np.int64], steps: int) -> float:

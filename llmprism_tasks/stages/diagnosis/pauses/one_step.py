@@ -23,7 +23,7 @@ from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, a
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.network.devices import NAMED_ALONE
 from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES
-from llmprism_tasks.stages.diagnosis.pauses.habit import SLOW_STORAGE_RATIO, is_habit
+from llmprism_tasks.stages.diagnosis.pauses.habit import SLOW_STORAGE_RATIO, is_habit, pauses_of_steps
 from llmprism_tasks.stages.diagnosis.pauses.held_transfers import held_nics
 from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped_in_step
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
@@ -270,7 +270,7 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
     saving = course.written - usual_written >= CHECKPOINT_BYTES
     saves = slow & silent & saving
     rest = slow & ~saves
-    habitual = _is_habitual(steps, course, evidence)
+    habitual = _is_habitual(steps, course, quick, evidence)
     # What is usual nobody knows before the second checkpoint: it may cost as much of a window as regular ones.
     saves &= ~habitual & (steps.excess >= settings.least_checkpoint * evidence.window.length_ns)
     rows = []
@@ -298,11 +298,13 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
     return rows
 
 
-def _is_habitual(steps: Steps, course: Course, evidence: Evidence) -> Flags:
+def _is_habitual(steps: Steps, course: Course, quick: Flags, evidence: Evidence) -> Flags:
     """Return in which steps the job pauses as it has paused before."""
+    whole = dataclasses.replace(evidence, pauses=pauses_of_steps(steps.job_id, steps.starts, steps.ends, evidence))
+    silent = np.maximum(course.longest, course.silent - np.median(course.silent[quick]))
     return np.array([
-        is_habit(steps.job_id, int(since), float(silent_ns), steps.model.usual_ns, evidence)
-        for since, silent_ns in zip(course.since, course.longest, strict=True)
+        is_habit(steps.job_id, int(start), float(silent_ns), steps.model.usual_ns, whole)
+        for start, silent_ns in zip(steps.starts, silent, strict=True)
     ])  # fmt: skip
 
 

@@ -163,6 +163,15 @@ def test_on_busy_hosts_others_are_slower_for_a_while(longer: float, waits: bool)
     assert (one_job._log_odds_of_waits(ns(short), ns(short[2::3] - 0.5), 1e9) > 0) is waits
 
 
+@pytest.mark.parametrize(("slow", "waits"), [({38: 7.0}, False), (dict.fromkeys(range(8, 60, 10), 2.0), True)])
+def test_a_single_long_step_does_not_wait_and_all_do(slow: dict[int, float], waits: bool) -> None:
+    """The longer a step is, the likelier is it that something else ends in it."""
+    lasts = np.ones(60)
+    lasts[list(slow)] = list(slow.values())
+    short = np.cumsum(lasts)
+    assert (one_job._log_odds_of_waits(ns(short), ns(short[8::10] - 0.5), 1e9) > 0) is waits
+
+
 @pytest.mark.parametrize(("off", "one"), [(0.3, True), (0.25, True), (None, False)])
 def test_a_rail_of_which_every_second_step_is_seen_stays_in_its_job(off: float | None, one: bool) -> None:
     """Steps vary by 3 %, and so does the other rail's, if it is another job's."""

@@ -12,7 +12,7 @@ from handmade import MB, MS, WINDOW, settings
 from job_evidence import groups, history, kinds, with_flows, working
 from network_evidence import both, job, ring
 
-from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, STORAGE_SCHEMA, Evidence, shares
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, PAUSES_SCHEMA, STORAGE_SCHEMA, Evidence, shares
 from llmprism_tasks.stages.diagnosis.pauses import one_step
 from llmprism_tasks.stages.liveness.overdue import quiet_times
 
@@ -268,6 +268,20 @@ def test_the_first_checkpoint_is_told_if_it_costs_as_much_of_a_minute_as_others_
 def test_a_checkpoint_is_told_if_it_takes_far_longer_than_those_before_it(length: float, count: int) -> None:
     lengths = [*WELL[:9], 9000, *WELL[:11], length, *WELL[:5]]
     assert len(told(saving(lengths, [9, 21], current=6))) == count
+
+
+@pytest.mark.parametrize(("before", "rows"), [(3400, 1), (9000, 0)])
+def test_a_silence_that_a_copy_breaks_into_pieces_is_one_pause(before: float, rows: int) -> None:
+    """Ten seconds in three pieces are no habit of a job that has paused for three, though each of the pieces is."""
+    job = evidence([*WELL, 14_000, *WELL[:5]], current=6)
+    start_ns = job.history["start_ns"][24]
+    first_ns = job.history["start_ns"][0] - 30_000 * MS
+    earlier = [("j", first_ns, first_ns + round(before * MS))]
+    pieces = [("j", start_ns + at * MS, start_ns + (at + 3300) * MS) for at in (0, 3400, 6800)]
+    pauses = pl.DataFrame(earlier + pieces, schema=PAUSES_SCHEMA, orient="row")
+    start_ms = (start_ns - WINDOW.start_ns) / MS
+    message = [(start_ms + at, start_ms + at + 90, "a", "b", 2 * MB) for at in (3300, 6700)]
+    assert len(told(dataclasses.replace(with_flows(job, kinds(dp=message)), pauses=pauses))) == rows
 
 
 def test_a_ring_that_moves_all_the_time_is_no_silence() -> None:
