@@ -31,10 +31,6 @@ ONE_DIRECTION = ("sends", "receives")
 NIC_TYPES = ("addr", *ONE_DIRECTION)
 """Types of devices that are NICs."""
 
-LEAST_SLOW_PEERS = 2
-"""Least NICs with which one exchanges data slowly in one direction only to be accused: of one such hop its other end is
-as likely."""
-
 SLOW_BY_CHANCE = 1e-4
 """How often a transfer is slow although all its devices are well."""
 
@@ -159,7 +155,6 @@ def _most_suspect(crossings: pl.DataFrame, settings: DiagnosisSettings) -> dict[
         pl.col("accused") >= settings.persistence * (pl.col("accused") + pl.col("cleared")),
         (pl.col("slow_hops") > 1) | (pl.col("own_hops") > 0),
         pl.col("units") >= MAJORITY * pl.col("all_units"),
-        ~pl.col("device_type").is_in(ONE_DIRECTION) | (pl.col("peers") >= LEAST_SLOW_PEERS),
     )
     if judged.is_empty():
         return None

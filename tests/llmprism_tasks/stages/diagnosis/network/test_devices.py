@@ -166,12 +166,20 @@ def test_where_a_ring_s_hops_differ_its_slowest_are_to_blame(others: float, name
     assert named(job(slower)) == names
 
 
+def test_of_the_only_two_nics_of_a_slow_direction_both_may_be_at_fault() -> None:
+    """Nobody else sends to the one or receives from the other, and what they exchange the other way is quick."""
+    evidence = job(both("a", "b", 2, back=1), both("c", "d"), lost=100)
+    (row,) = found(evidence).to_dicts()
+    assert (row["kind"], row["subject_type"]) == ("slow_network", "addr")
+    assert dict(zip(row["candidates"], row["odds"], strict=True)) == {"a": 0.5, "b": 0.5}
+
+
 @pytest.mark.parametrize(
     ("to", "back", "names"),
-    [("de", 1.2, [("slow_nic", "c")]), ("d", 1.2, []), ("d", 1.3, [("slow_nic", "c")])],
-    ids=["two that it sends to", "one, which may be at fault", "one, but what it receives is slower too"],
+    [("de", 1.2, [("slow_nic", "c")]), ("d", 1.2, [("slow_nic", "c")]), ("d", 1.3, [("slow_nic", "c")])],
+    ids=["two that it sends to", "one, which receives well from another", "one, but what it receives is slower too"],
 )
-def test_a_nic_that_is_slow_in_one_direction_is_named_by_two_others(to: str, back: float, names: Named) -> None:
+def test_a_nic_that_is_slow_in_one_direction_is_named_by_others(to: str, back: float, names: Named) -> None:
     """What it receives at its usual pace clears it; what is slower, though less than what it sends, does not."""
     slow = [Hop("c", addr, factor=3, kind="dp") for addr in to]
     less = [Hop(addr, "c", factor=back, kind="dp") for addr in "de"]
