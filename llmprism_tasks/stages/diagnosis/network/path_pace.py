@@ -284,7 +284,11 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     waits_itself = pl.col("wait_ns") <= -pl.max_horizontal(FAINT * longest, clocks_ns)
     # Where bytes wait before no hop, a ring with pauses waits for its members.
     slow &= pl.col("wait_ns").is_null().all().over(unit) | waited_for.any().over(unit)
-    held_up = ring & ((slow & (own_ratio < settings.slow_rate)) | waits_itself).fill_null(value=False) & ~waited_for
+    # Where another hop of a ring is at its usual pace, the ring stretches nothing, and who is slow is so by itself:
+    # a queue before the slow link may take at once what is sent early.
+    stretched = (pl.col("ratio") >= settings.slow_rate).all().over(unit)
+    early = slow & stretched & (own_ratio < settings.slow_rate)
+    held_up = ring & (early | waits_itself).fill_null(value=False) & ~waited_for
     by_itself = (slow & ~held_up).any().over(unit)
     return (
         _with_own_ratio(by_step, settings)

@@ -31,10 +31,10 @@ def mark_slow_steps(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.Da
     without steps that are slow by far less than those that cost the job most
     """
     steps = history.with_columns(length_ns=(pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64))
-    quickest, quarter = (
-        pl.col("length_ns").quantile(share, "linear").over("job_id")
-        for share in (QUICKEST_QUANTILE, HEALTHY_STEP_QUANTILE)
-    )
+    # The first step of a run may begin anywhere in its start-up, and be far too short.
+    whole = pl.col("length_ns").filter(pl.col("start_ns") > pl.col("start_ns").min())
+    quickest = whole.quantile(QUICKEST_QUANTILE, "linear").over("job_id")
+    quarter = pl.col("length_ns").quantile(HEALTHY_STEP_QUANTILE, "linear").over("job_id")
     noise = pl.max_horizontal(settings.least_noise * quarter, (quarter - quickest) * SIGMA_PER_SPREAD)
     margin = pl.max_horizontal(settings.least_effect * quarter, settings.noise_margin * noise)
     near = pl.when(pl.col("length_ns") - quickest <= pl.col("margin_ns")).then("length_ns")

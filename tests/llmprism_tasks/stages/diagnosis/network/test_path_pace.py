@@ -102,6 +102,22 @@ def test_a_hop_that_pushes_at_its_usual_pace_waits_for_its_ring(push: float, slo
     assert found.filter("slow")["src_addr"].to_list() == slow
 
 
+@pytest.mark.parametrize(("other", "slow"), [(120, ["b", "c"]), (280, ["c"])])
+def test_who_pushes_at_its_usual_pace_is_slow_if_the_ring_does_not_stretch_all(other: float, slow: list[str]) -> None:
+    """A queue before a slow link may take at once what `b` pushes; `a` moves its 8 MB at nearly its usual pace, or the
+    ring holds it up as well."""
+    begins = [(step * 1000, 100.0, 100.0) for step in range(6)] + [(6000 + i * 2000, 300.0, other) for i in range(3)]
+    ring = [
+        (at + 50, at + 50 + (of_a if src == "a" else length), src, dst, 8 * MB)
+        for at, length, of_a in begins
+        for src, dst in ("ab", "bc", "ca")
+    ]
+    pushed = [(at, at + 12.5, "b", "c", MB) for at, length, _ in begins if length == 300]
+    records = placed(*ring, *pushed, kind="dp", rings=["abc"])
+    found = path_pace.compared(path_pace.paces(records, DEFAULT), DEFAULT)
+    assert [name for name in found.filter("slow")["src_addr"] if name != "a"] == slow
+
+
 @pytest.mark.parametrize(("times", "slow"), [(0, ["a", "b"]), (1, ["a"]), (3, ["a"])])
 def test_who_comes_last_to_its_ring_has_nothing_to_push(times: int, slow: list[str]) -> None:
     """In three steps that are slow `b` pushes in some."""

@@ -33,9 +33,15 @@ def test_a_slow_step_exceeds_the_least_effect(length: float, count: int) -> None
 @pytest.mark.parametrize(("length", "count"), [(1080, 0), (1110, 4)])
 def test_a_slow_step_exceeds_the_job_s_own_noise(length: float, count: int) -> None:
     """Its quick steps spread by 2 % or so: three times that above them is usual."""
-    noisy = [960, 970, 980, 990, 1000, 1010, 1020, 1030, 1040, 1050, *[1000] * 2]
+    noisy = [*[1000] * 2, 960, 970, 980, 990, 1000, 1010, 1020, 1030, 1040, 1050]
     assert slow([*noisy, *[length] * 4]) == [length] * count
     assert slow([*noisy, *[length] * 4], noise_margin=1)[-4:] == [length] * 4
+
+
+@pytest.mark.parametrize(("short", "slow_ones"), [([700], 4), ([1000, 700], 0)])
+def test_a_first_step_that_is_too_short_is_no_noise(short: list[float], slow_ones: int) -> None:
+    """It may begin anywhere in the start-up. Any other short step was cut so, and tells how certain a step's end is."""
+    assert len(slow([*short, *[1000] * 4, *[1200] * 4])) == slow_ones
 
 
 @pytest.mark.parametrize(("number", "count"), [(2, 0), (3, 3)])
