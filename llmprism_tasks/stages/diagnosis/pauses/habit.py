@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from llmprism_tasks.numerics.robust import Flags, Floats
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.liveness.foreign import LONGER_BY_STEPS
 from llmprism_tasks.stages.liveness.overdue import BIN_NS
@@ -45,6 +46,25 @@ def is_habit(job_id: str, since_ns: int, silent_ns: float, period_ns: float, evi
     if not pauses.size:
         return False
     return bool(silent_ns - in_step_ns < SLOW_STORAGE_RATIO * np.quantile(pauses, USUAL_QUANTILE))
+
+
+def is_slow_to_save(excess: Floats, written: npt.NDArray[np.int64], saving: Flags, first: Flags) -> Flags:
+    """Return which steps lose far more time to each byte of a checkpoint than most of those before them did.
+
+    Parameters
+    ----------
+    excess, written : shape (steps,): what each step lost, ns, and what its members wrote to storage, bytes
+    saving, first : whether a checkpoint was written, and whether it is to be told if there was none before it
+    """
+    found = np.zeros_like(saving)
+    per_byte = excess / np.maximum(written, 1)
+    for step in np.flatnonzero(saving):
+        before = per_byte[:step][saving[:step]]
+        if before.size:
+            found[step] = per_byte[step] >= SLOW_STORAGE_RATIO * np.quantile(before, USUAL_QUANTILE)
+        else:
+            found[step] = first[step]
+    return found
 
 
 def pauses_of_steps(

@@ -23,7 +23,7 @@ from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, a
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.network.devices import NAMED_ALONE
 from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES
-from llmprism_tasks.stages.diagnosis.pauses.habit import SLOW_STORAGE_RATIO, is_habit, pauses_of_steps
+from llmprism_tasks.stages.diagnosis.pauses.habit import SLOW_STORAGE_RATIO, is_habit, is_slow_to_save, pauses_of_steps
 from llmprism_tasks.stages.diagnosis.pauses.held_transfers import held_nics
 from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped_in_step
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
@@ -272,7 +272,8 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
     rest = slow & ~saves
     habitual = _is_habitual(steps, course, quick, evidence)
     # What is usual nobody knows before the second checkpoint: it may cost as much of a window as regular ones.
-    saves &= ~habitual & (steps.excess >= settings.least_checkpoint * evidence.window.length_ns)
+    first = ~habitual & (steps.excess >= settings.least_checkpoint * evidence.window.length_ns)
+    saves &= is_slow_to_save(steps.excess, course.written, saving, first)
     rows = []
     if saves.any():
         wrote = f"while its members wrote {course.written[saves].sum() / 1e6:,.0f} MB to storage"

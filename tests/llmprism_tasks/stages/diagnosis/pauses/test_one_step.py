@@ -270,6 +270,14 @@ def test_a_checkpoint_is_told_if_it_takes_far_longer_than_those_before_it(length
     assert len(told(saving(lengths, [9, 21], current=6))) == count
 
 
+@pytest.mark.parametrize(("length", "count"), [(6800, 0), (7200, 1)])
+def test_after_the_first_checkpoint_what_others_cost_counts_and_no_tenth_of_the_window(
+    length: float, count: int
+) -> None:
+    lengths = [*WELL[:9], 5500, *WELL[:11], length, *WELL[:5]]
+    assert len(told(saving(lengths, [9, 21], current=6))) == count
+
+
 @pytest.mark.parametrize(("before", "rows"), [(3400, 1), (9000, 0)])
 def test_a_silence_that_a_copy_breaks_into_pieces_is_one_pause(before: float, rows: int) -> None:
     """Ten seconds in three pieces are no habit of a job that has paused for three, though each of the pieces is."""
