@@ -10,27 +10,29 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import as_likely, candidate_columns
+from llmprism_tasks.stages.diagnosis.evidence import Evidence, as_likely, candidate_columns
+from llmprism_tasks.stages.diagnosis.network import best_pace
 from llmprism_tasks.stages.diagnosis.network.losses import Losses
+from llmprism_tasks.stages.diagnosis.network.shared_nics import is_shared
 from llmprism_tasks.stages.traffic import nic_pairs
 
 Row = dict[str, Any]
 
 
-def rows(hops: pl.DataFrame, verdicts: pl.DataFrame, losses: Losses, settings: DiagnosisSettings) -> Iterator[Row]:
+def rows(hops: pl.DataFrame, losses: Losses, evidence: Evidence, settings: DiagnosisSettings) -> Iterator[Row]:
     """Yield one row for each job whose slow groups explain most of its loss: the group, or the network if several are.
 
     Each group is compared with its own healthy steps, so even of two groups the slower one is known. The subject is the
     group's lowest address; the NICs at the ends of its slow hops are the candidates, if they are few. If several groups
     are slow, or the only one, and most pairs are slower at best than before, they suffer from something they share.
     A slow device makes all hops of its ring slow: if only some are, their senders came early and waited. What is slower
-    by less than a `latent_rate` now and then has lost no link.
+    by less than a `latent_rate` now and then has lost no link, and what others slow by their traffic is well.
 
     Parameters
     ----------
     hops : as `path_pace.compared` returns, for jobs in which no device is named
-    verdicts : as `best_pace.verdicts` returns
     """
+    verdicts = evidence.once(best_pace.verdicts, settings)
     of_rings = hops.filter(pl.col("kind") == "dp").with_columns(pl.col("slow") & pl.col("ring_bound"))
     groups = of_rings.group_by("job_id", "unit").agg(pl.col("slow").any()).sort("job_id", "unit")
     for (job_id,), mine in groups.group_by("job_id", maintain_order=True):
@@ -42,6 +44,8 @@ def rows(hops: pl.DataFrame, verdicts: pl.DataFrame, losses: Losses, settings: D
         slow_hops = of_rings.filter(inside)
         row = losses.row(str(job_id), slow_hops, settings)
         if row is None or row["confidence"] < MAJORITY:
+            continue
+        if is_shared(slow_hops, losses, evidence, settings):
             continue
         if row["score"] < settings.latent_rate and losses.stretches(str(job_id), slow_hops, settings):
             continue

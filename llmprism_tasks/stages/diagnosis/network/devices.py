@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics.robust import MAJORITY
@@ -23,9 +22,9 @@ from llmprism_tasks.stages.diagnosis.network.localisation import (
 )
 from llmprism_tasks.stages.diagnosis.network.losses import Losses
 from llmprism_tasks.stages.diagnosis.network.path_pace import compared, extra, paces, placed, timed
+from llmprism_tasks.stages.diagnosis.network.shared_nics import is_shared
 from llmprism_tasks.stages.diagnosis.ranking import KINDS_OF_EFFECT
 from llmprism_tasks.stages.diagnosis.step_times.slow_steps import mark_slow_steps
-from llmprism_tasks.stages.traffic import nic_pairs
 
 Row = dict[str, Any]
 
@@ -76,7 +75,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
             row = losses.row(job_id, losses.slow(culprit, job_id), settings)
             if row is None:
                 continue
-            if _is_shared(culprit, job_id, losses, evidence, settings):
+            if is_shared(losses.slow(culprit, job_id), losses, evidence, settings):
                 passing.add(job_id)
             elif row["confidence"] < MAJORITY:
                 continue  # most of the loss is something else's
@@ -89,7 +88,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
             elif (culprit["transfers"] > 1 or culprit["own"]) and len(culprit["candidates"]) <= MOST_NAMED:
                 rows.append(row | _alternatives(culprit) | _undecided_fault(culprit))
     unexplained = hops.filter(~pl.col("job_id").is_in([*passing, *(row["job_id"] for row in rows)]))
-    rows.extend(cross_group.rows(unexplained, evidence.once(best_pace.verdicts, settings), losses, settings))
+    rows.extend(cross_group.rows(unexplained, losses, evidence, settings))
     return pl.DataFrame([_with_explanation(row) for row in rows], schema=FINDING_SCHEMA)
 
 
@@ -102,51 +101,6 @@ def hops_in_trouble(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataF
     if steps.is_empty():
         return pl.DataFrame(schema={"slow": pl.Boolean})
     return compared(paces(placed(evidence, steps), settings), settings)
-
-
-def _is_shared(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settings: DiagnosisSettings) -> bool:
-    """Return whether most slow hops are slow because a NIC at their ends moves more for others than in healthy steps.
-
-    A NIC at a third of its usual pace lacks two thirds of its rate. It is shared if others, such as a copy of files,
-    move half of that or more while it is slow, beyond what they move in healthy steps. A copy between two members takes
-    the way of their training, and shows as more bytes than their healthy steps have.
-    """
-    slow = losses.slow(culprit, job_id)
-    ends = pl.concat([slow.select("ratio", "usual", addr=end) for end in nic_pairs.PAIR])
-    ends = ends.group_by("addr").agg(pl.col("ratio", "usual").median())
-    steps = losses.course(job_id, slow, settings).with_columns(late=pl.col("slow") & pl.col("felt"))
-    training = nic_pairs.named(evidence.flows.filter(pl.col("job_id") == job_id))
-    own = pl.concat([training.select("flow_start_ns", "bytes", addr=end) for end in nic_pairs.PAIR])
-    beside = evidence.beside.filter(pl.col("job_id") == job_id)
-    length = pl.col("end_ns") - pl.col("start_ns")
-    late_ns = steps.filter("late").select(length.mean()).item() or 1.0
-    # Others move so much in a time, and training so much in a step.
-    times = steps.group_by("late").agg(beside=length.sum(), own=pl.len() * pl.lit(late_ns))
-    for name, moved in (("beside", beside), ("own", own)):
-        rate = pl.col("bytes") / pl.col(name) * pl.when("late").then(1).otherwise(-1)
-        rates = (
-            _bytes_by_nic(moved, steps).join(times, on="late").group_by("addr").agg(rate.sum().alias(f"{name}_more"))
-        )
-        ends = ends.join(rates, on="addr", how="left")
-    more = pl.sum_horizontal("beside_more", "own_more")  # of what is NULL, nothing
-    # Of the rate that it lacks, others take most: it is not slow by itself.
-    shared = ends.filter(more * pl.col("usual") >= MAJORITY * (1 - 1 / pl.col("ratio")))["addr"].implode()
-    return bool(slow.select(pl.any_horizontal(pl.col(nic_pairs.PAIR).is_in(shared)).mean() >= MAJORITY).item())
-
-
-def _bytes_by_nic(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Return the bytes that each NIC moved in late steps, and in others: `addr`, `late`, `bytes`.
-
-    Parameters
-    ----------
-    flows : `addr`, `flow_start_ns`, `bytes`
-    steps : `start_ns`, `end_ns`, `late`, in order
-    """
-    starts = flows["flow_start_ns"].to_numpy()
-    at = np.searchsorted(steps["start_ns"].to_numpy(), starts, side="right") - 1
-    inside = (at >= 0) & (starts < steps["end_ns"].to_numpy()[at])
-    placed = flows.with_columns(steps["late"].gather(np.maximum(at, 0))).filter(pl.Series(inside))
-    return placed.group_by("addr", "late").agg(pl.col("bytes").sum())
 
 
 def _fault(culprit: Row, job_id: str, losses: Losses, settings: DiagnosisSettings) -> Row:

@@ -117,6 +117,12 @@ def test_a_link_is_well_where_half_of_its_slow_hops_end_at_shared_nics(dst: str,
     assert named(with_copy(hashed(), 0.3, "b", dst)) == names
 
 
+@pytest.mark.parametrize(("share", "names"), [(0.2, ["a"]), (0.3, [])])
+def test_a_group_is_well_where_half_of_its_slow_hops_end_at_shared_nics(share: float, names: list[str]) -> None:
+    rings = job(ring("abc", 2), ring("def"), ring("ghi"), lost=100)
+    assert found(with_copy(rings, share, "a", "b"))["subject"].to_list() == names
+
+
 def test_what_was_slow_before_the_window_is_no_news() -> None:
     """The window's slow steps are slow for another reason."""
     by_nic = (1.0,) * 8 + (2.0,) * 4 + (1.0,) * 8
