@@ -109,7 +109,7 @@ def step_progress_at(
     midway = bool((begun["flow_start_ns"] > ended_ns).any()) and _has_begun_step(begun, steps, pairs, settings)
     lengths_ns = job_steps["end_ns"].diff().drop_nulls()
     period_ns = int(lengths_ns.median())  # type: ignore[arg-type]
-    moments = moments_of_pairs(begun, steps, settings.rhythm.same_size).join(pairs, on=PAIR, how="semi")
+    moments = moments_of_pairs(begun, steps, pairs, settings.rhythm.same_size)
     due = moments.drop_nulls("more_ns").group_by(PAIR).agg(pl.col("sent").first()).sort(PAIR)
     midway &= not _is_last_answer(due, begun, steps, pairs, settings)
     midway = midway and not (_is_whole(begun, steps, settings) or _are_micro_batches(steps, pairs))
@@ -119,7 +119,7 @@ def step_progress_at(
     )
     last = begun.group_by(PAIR).agg(last_ns=pl.col("flow_end_ns").max())
     pairs = pairs.join(last, on=PAIR, how="left").sort(PAIR)
-    sends = next_sends(moments if midway else moments.clear(), begun, ended_ns)
+    sends = next_sends(moments if midway else moments.clear(), begun, steps, ended_ns, settings.rhythm.same_size)
     lost = share_of_lost(moments)
     return StepProgress(midway, ended_ns, silent_ns, period_ns, even, pairs, sends, lost, tuple(lengths_ns))
 
