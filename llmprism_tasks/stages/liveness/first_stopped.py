@@ -174,7 +174,7 @@ def _first_due(
     weights = np.log(where.lost / 2 + (1 - where.lost) * before)
     np.fill_diagonal(weights, 0)
     log_chances = weights.sum(axis=1)
-    log_chances[: due.height] += np.log1p(-due["lost"].to_numpy())
+    log_chances[: due.height] += np.log(np.maximum(1 - due["lost"].to_numpy(), np.finfo(np.float64).tiny))
     chances = np.exp(log_chances - log_chances.max())
     chances /= chances.sum()
     return chances[: due.height], float(chances[due.height :].sum())

@@ -15,7 +15,7 @@ import polars as pl
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.liveness.foreign import MOST_FOREIGN_PAIRS
+from llmprism_tasks.stages.liveness.foreign import CHATTER_BYTES, MOST_FOREIGN_PAIRS
 from llmprism_tasks.stages.liveness.next_send import moments_of_pairs, next_sends, share_of_lost
 from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.step_division.division import Division, divide
@@ -52,7 +52,7 @@ class StepProgress:
     ----------
     midway : whether the job was in the middle of a step; if not, it ended normally and no pair is due
     ended_ns : end of the last whole step
-    silent_ns : end of the last flow
+    silent_ns : end of the last flow that is no chatter, of pairs that take part in the steps
     period_ns : length of a typical step
     lengths_ns : lengths of the whole steps
     even : whether all pairs with more to send are equally far in the step, or at the point where other steps pause. A
@@ -109,7 +109,7 @@ def step_progress_at(
     midway = bool((begun["flow_start_ns"] > ended_ns).any()) and _has_begun_step(begun, steps, pairs, settings)
     lengths_ns = job_steps["end_ns"].diff().drop_nulls()
     period_ns = int(lengths_ns.median())  # type: ignore[arg-type]
-    moments = moments_of_pairs(begun, steps, settings.rhythm.same_size).join(pairs, on=PAIR, how="semi")
+    moments = moments_of_pairs(begun, steps, pairs, settings.rhythm.same_size)
     due = moments.drop_nulls("more_ns").group_by(PAIR).agg(pl.col("sent").first()).sort(PAIR)
     midway &= not _is_last_answer(due, begun, steps, pairs, settings)
     midway = midway and not (_is_whole(begun, steps, settings) or _are_micro_batches(steps, pairs))
@@ -119,8 +119,9 @@ def step_progress_at(
     )
     last = begun.group_by(PAIR).agg(last_ns=pl.col("flow_end_ns").max())
     pairs = pairs.join(last, on=PAIR, how="left").sort(PAIR)
-    sends = next_sends(moments if midway else moments.clear(), begun, ended_ns)
+    sends = next_sends(moments if midway else moments.clear(), begun, steps, ended_ns, settings.rhythm.same_size)
     lost = share_of_lost(moments)
+    silent_ns = _end_of_training(begun, pairs, silent_ns)
     return StepProgress(midway, ended_ns, silent_ns, period_ns, even, pairs, sends, lost, tuple(lengths_ns))
 
 
@@ -256,6 +257,12 @@ def _flows_of_last_steps(placed: pl.DataFrame, job_steps: pl.DataFrame) -> pl.Da
         .with_columns(since_ns=pl.col("flow_start_ns") - pl.col("began_ns"))
         .sort("step", "flow_start_ns", "flow_end_ns", *PAIR)
     )
+
+
+def _end_of_training(begun: pl.DataFrame, pairs: pl.DataFrame, silent_ns: int) -> int:
+    """Return when a job that has begun a step fell silent: a copy of files or a log that comes later is none of it."""
+    own = begun.join(pairs, on=PAIR, how="semi").filter(pl.col("bytes") >= CHATTER_BYTES)
+    return int(own["flow_end_ns"].max() or silent_ns)  # type: ignore[arg-type]
 
 
 def _participating_pairs(steps: pl.DataFrame) -> pl.DataFrame:

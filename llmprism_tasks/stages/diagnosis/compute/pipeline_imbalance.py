@@ -26,6 +26,9 @@ RECOMPUTATION_RATIO = 4 / 3
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name the stages whose pass takes longer than that of most stages, in all replicas and nearly all steps.
 
+    No stage works for longer than its step. If its passes would, they hold waiting, or several steps were taken for
+    one, and nothing is said of it.
+
     `score` is the excess divided by the smallest excess that counts. `severity` is the ratio by which the job's steps
     are longer because of the stage. `confidence` is the share of the steps that show it.
     """
@@ -35,7 +38,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         .agg(
             pl.col("start_ns").min(),
             pl.col("end_ns").max(),
-            pl.col("excess", "loss", "pass_ns", "usual_ns", "uneven").median(),
+            pl.col("excess", "loss", "pass_ns", "usual_ns", "uneven", "busy").median(),
             longer=(pl.col("excess") > pl.col("uneven")).sum(),
             steps=pl.len(),
         )
@@ -43,6 +46,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
             pl.col("longer") >= settings.least_steps,
             pl.col("longer") >= settings.persistence * pl.col("steps"),
             pl.col("loss") >= settings.least_effect,
+            pl.col("busy") <= 1 + pl.col("uneven"),
         )
         .filter(pl.col("loss") == pl.col("loss").max().over("job_id"))
     )
@@ -82,7 +86,7 @@ def _stage_passes(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFra
     """Return how long the stages work on a micro-batch; one row per job, step and stage.
 
     Columns: `pass_ns` (quickest replica), `slowest_ns` (replica with the longest median), `uneven` (excess that is
-    still ordinary), `share`, `start_ns`, `end_ns`.
+    still ordinary), `share`, `busy` (ratio of the step that all passes take), `start_ns`, `end_ns`.
 
     Where replies to gradients do not show the backward pass of every stage, backward passes are estimated from forward
     passes. The first stage is then left out, because its forward pass includes the optimizer and loading of samples.
@@ -105,17 +109,20 @@ def _stage_passes(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFra
     longer = pl.when("seen").then(settings.uneven_last).otherwise((1 + settings.uneven_last) * RECOMPUTATION_RATIO - 1)
     off = (pl.col("pass_ns") / pl.col("pass_ns").median().over(STAGE) - 1).abs()
     deviation = sigma_about_zero(pl.col("off").filter(~first)).over("job_id")
+    counted = forward * pl.when("last_stage").then(1).otherwise(FORWARD_AND_BACKWARD)
     # A message of the first stage may wait for the longest of the micro-batches at the other stages.
     waits = pl.when(first).then(settings.sigmas * deviation).otherwise(0.0)
     return (
         timed.with_columns(seen=seen)
         .with_columns(pass_ns=pl.when("seen").then(measured).otherwise(reckoned))
         .drop_nulls("pass_ns")
-        .with_columns(off=off, slowest_ns=pl.col("pass_ns").median().over(NIC))
+        .with_columns(
+            off=off, busy=pl.col("share") * pl.col("pass_ns") / counted, slowest_ns=pl.col("pass_ns").median().over(NIC)
+        )
         .with_columns(uneven=pl.when(last).then(longer).otherwise(settings.uneven_stage) + waits)
         .group_by("job_id", "step_index", "pp_stage")
         .agg(
-            pl.col("pass_ns").min(),
+            pl.col("pass_ns", "busy").min(),
             pl.col("slowest_ns").max(),
             pl.col("share").median(),
             pl.col("uneven").first(),

@@ -37,9 +37,15 @@ def template(*shifts: int) -> pl.DataFrame:
     )
 
 
+def moments(now: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    pair = ["src_addr", "dst_addr"]
+    usual = steps.group_by(*pair, "step").agg(pl.col("bytes").sum()).group_by(pair).agg(usual=pl.col("bytes").median())
+    return moments_of_pairs(now, steps, usual, 0.02)
+
+
 def due(begun: list[Sent], steps: pl.DataFrame) -> dict[str, tuple[int | None, float | None]]:
     now = flows(begun)
-    table = next_sends(moments_of_pairs(now, steps, 0.02), now, ENDED)
+    table = next_sends(moments(now, steps), now, steps, ENDED, 0.02)
     return {addr: (at, noise) for addr, at, noise in table.select("addr", "due_ns", "noise_ns").iter_rows()}
 
 
@@ -73,7 +79,7 @@ def test_what_was_sent_in_half_of_the_steps_is_due(more: int, is_due: bool) -> N
 
 def test_inside_a_record_bytes_follow_each_other_evenly() -> None:
     steps = pl.concat(flows([("a", "b", 0, 100, 10), ("a", "c", 80, 90, 10)], step) for step in range(3))
-    table = next_sends(moments_of_pairs(now := flows([("a", "b", 0, 10, 5)]), steps, 0.02), now, ENDED)
+    table = next_sends(moments(now := flows([("a", "b", 0, 10, 5)]), steps), now, steps, ENDED, 0.02)
     (row,) = table.filter(pl.col("addr") == "a").to_dicts()
     assert (row["due_ns"], row["to"], row["last_ns"]) == (ENDED + 10, "b", ENDED + 10)
     assert table.filter(pl.col("addr") == "b")["heard_ns"].item() == ENDED + 10
@@ -82,7 +88,7 @@ def test_inside_a_record_bytes_follow_each_other_evenly() -> None:
 def test_lost_records_are_counted_by_the_rule_of_succession() -> None:
     """Two pairs and three steps: six, of which none or one is lost."""
     steps = template(0, 100, 200)
-    whole = moments_of_pairs(flows([]), steps, 0.02)
+    whole = moments(flows([]), steps)
     assert share_of_lost(whole) == pytest.approx(1 / 8)
     assert share_of_lost(whole[1:]) == pytest.approx(2 / 8)
 
@@ -90,7 +96,7 @@ def test_lost_records_are_counted_by_the_rule_of_succession() -> None:
 @pytest.mark.parametrize(("sent", "lasts"), [(10, 100), (15, 0)])
 def test_what_is_due_lasts_as_long_as_its_record_unless_a_part_of_that_is_seen(sent: int, lasts: float) -> None:
     now = flows([("a", "b", 900, 1000, sent)])
-    table = next_sends(moments_of_pairs(now, template(0, 100, 200), 0.02), now, ENDED)
+    table = next_sends(moments(now, template(0, 100, 200)), now, template(0, 100, 200), ENDED, 0.02)
     assert dict(table.select("addr", "lasts_ns").iter_rows())["a"] == lasts
 
 
@@ -110,7 +116,7 @@ def test_how_often_as_much_was_lacking_in_earlier_steps_is_the_chance_of_loss(se
         flows([("a", "b", 100 * at, 100 * at + 50, 10) for at in range(5 - (step == 0))], step) for step in range(4)
     )
     now = flows([("a", "b", 0, 50, sent)])
-    table = next_sends(moments_of_pairs(now, steps, 0.02), now, ENDED)
+    table = next_sends(moments(now, steps), now, steps, ENDED, 0.02)
     assert table.filter(pl.col("addr") == "a")["lost"].item() == pytest.approx(lost)
 
 
@@ -122,5 +128,21 @@ def test_what_is_sent_ahead_to_a_receiver_that_is_not_there_leaves_a_record_to_s
         flows([("a", "b", 500, 600, 10), ("b", "c", 300, 400, 10), ("b", "a", 500, 600, 10)], step) for step in range(3)
     )
     now = flows([("a", "b", 900, 1000, 5), ("b", "c", begins - 200, begins - 100, 10)])
-    table = next_sends(moments_of_pairs(now, steps, 0.02), now, ENDED)
+    table = next_sends(moments(now, steps), now, steps, ENDED, 0.02)
     assert dict(table.select("addr", "lasts_ns").iter_rows())["a"] == lasts
+
+
+@pytest.mark.parametrize(("heard", "at"), [(1100, 1500), (1250, 1550)])
+def test_the_next_message_is_due_no_sooner_after_what_it_needs_than_before(heard: int, at: int) -> None:
+    """`a` waits for 500 ns after its own message, and for 300 ns after the answer of `b`, that comes late."""
+    found = due([("a", "b", 900, 1000, 10), ("b", "a", heard - 100, heard, 10)], template(0, 100, 200, 400))
+    assert found["a"] == (ENDED + at, 0)
+
+
+@pytest.mark.parametrize(("onward", "is_due"), [(20, False), (15, True)])
+def test_what_the_next_of_a_ring_has_sent_on_was_lost(onward: int, is_due: bool) -> None:
+    """Of two messages of 10, the second of `a` is missing; `b` has sent two of its own, or one and a half."""
+    ring = [("a", "b"), ("b", "c"), ("c", "a")]
+    steps = pl.concat(flows([(*pair, at, at + 100, 10) for pair in ring for at in (0, 200)], step) for step in range(4))
+    at, _ = due([("a", "b", 0, 100, 10), ("b", "c", 0, 300, onward), ("c", "a", 0, 300, 20)], steps)["a"]
+    assert (at is not None) == is_due

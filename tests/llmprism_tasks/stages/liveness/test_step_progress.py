@@ -99,6 +99,13 @@ def test_what_ended_before_the_last_whole_step_begins_no_other(other: int, late:
     assert cut_off_midway(*step, [(ended + late - 5, ended + late, "a", "b", 4 * MB)]) == expected
 
 
+@pytest.mark.parametrize(("pair", "size", "counts"), [("ab", 65_536, True), ("ab", 65_535, False), ("ad", MB, False)])
+def test_a_job_falls_silent_with_the_last_that_it_trains_with(pair: str, size: int, counts: bool) -> None:
+    """What follows a last message of 4 MB is small, or goes elsewhere."""
+    rows = [*steps_and(("a", "b", 4 * MB)), [(LAST + 10, LAST + 20, pair[0], pair[1], size)]]
+    assert (cut_off(*rows).silent_ns == flows(*rows)["flow_end_ns"].max()) == counts
+
+
 @pytest.mark.parametrize(("before", "expected"), [(1000, True), (1350, True), (1480, False), (700, False)])
 def test_what_was_another_rhythm_a_minute_ago_says_nothing(before: int, expected: bool) -> None:
     """Periods up to 1.4 times as long, or as short, are one: a step of two micro-batches is twice as long."""
