@@ -209,7 +209,7 @@ def _log_odds_of_waits(short: Integers, long: Integers, period_ns: float) -> flo
     spread = max(float(np.mean(np.abs(lasts[~ended] - usual))), SHARED_HOST_SLOWDOWN)
     longer: Floats = lasts[ended] - usual
     waits, goes_on = -np.maximum(longer, 0.0), -np.abs(longer) / spread - float(np.log(2 * spread))
-    # A fault makes a step long as well, and has not come yet: by the rule of succession, once in two steps more.
+    # A fault may make any step long. By Laplace's rule of succession, it does so once in two steps more than were seen.
     unseen = 1 / (lasts.size - ended.sum() + 2)
     goes_on = np.logaddexp(np.log(1 - unseen) + goes_on, np.log(unseen) + waits)
     are_parts = float(np.sum(waits - goes_on))
