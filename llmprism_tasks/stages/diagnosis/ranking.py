@@ -143,7 +143,8 @@ def not_waiting(found: list[Row], hosts: dict[tuple[str, str], str]) -> list[Row
 
     A transfer that takes longer for the same bytes is measured. That a GPU computes is inferred from what it does not
     send, and whoever waits for data over a slow path, or for a receiver that does, sends later. Both stand if their
-    shares of the loss do not add up to more than all of it.
+    shares of the loss do not add up to more than all of it, or if the device was slow for most of its time before the
+    path was, or after.
 
     Parameters
     ----------
@@ -153,7 +154,9 @@ def not_waiting(found: list[Row], hosts: dict[tuple[str, str], str]) -> list[Row
     moves = [row for row in devices if work_of(row["kind"]) == NETWORK and (row["confidence"] or 0) >= MAJORITY]
 
     def waits_for(row: Row, cause: Row) -> bool:
-        together = row["job_id"] == cause["job_id"] and _is_overlapping(row, cause)
+        span = [max(row["start_ns"], cause["start_ns"]), min(row["end_ns"], cause["end_ns"])]
+        mostly = span[1] - span[0] >= MAJORITY * (row["end_ns"] - row["start_ns"])
+        together = row["job_id"] == cause["job_id"] and mostly
         too_much = (row["confidence"] or 0) + cause["confidence"] > 1
         return together and too_much and not _is_same_device(row, cause, hosts)
 

@@ -48,6 +48,15 @@ def test_what_is_latent_has_no_rank_and_is_no_news_where_another_job_suffers_fro
 LATER = {"start_ns": EVIDENCE.window.start_ns + 1_000_000_000, "end_ns": EVIDENCE.window.end_ns}
 
 
+@pytest.mark.parametrize(("since", "names"), [(0.4, ["d"]), (0.6, ["a", "d"])])
+def test_who_was_slow_for_most_of_its_time_before_a_path_was_did_not_wait_for_it(
+    since: float, names: list[str]
+) -> None:
+    start = EVIDENCE.window.start_ns + int(since * 1e9)
+    found = diagnosed(row("slow_compute", "addr", "a"), row("slow_nic", "addr", "d", severity=0.2, start_ns=start))
+    assert [subject for _, subject, _ in found] == names
+
+
 def test_suspects_are_numbered_by_what_they_cost_and_effects_are_not() -> None:
     assert diagnosed(
         row("cross_step", "job", "j", confidence=None),
