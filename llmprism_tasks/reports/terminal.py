@@ -273,7 +273,7 @@ def _windows(windows: Row) -> list[RenderableType]:
         latest = _minute(windows["without_records"][-1])
         lines.append(
             f"Without records: {count(len(windows['without_records']), 'window')}, the latest {latest}. "
-            "If flows arrived late, run these windows again."
+            "If flows arrived late, run these windows again: llmprism analyze, or airflow backfill create."
         )
     if windows["flows_expired"]:
         lines.append(
