@@ -9,6 +9,7 @@ import argparse
 import dataclasses
 import json
 import os
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -69,7 +70,7 @@ def analyze(arguments: argparse.Namespace) -> None:
     place = settings.places.warehouse
     if data_docs.folder(settings).is_dir():
         output.say(f"Data Docs of the checks: {data_docs.folder(settings)}")
-    output.say(f"Windows done: {len(windows)}. Next: llmprism report --warehouse {place}")
+    output.say(f"Windows done: {len(windows)}. Next: llmprism report --warehouse {shlex.quote(str(place))}")
 
 
 def report(arguments: argparse.Namespace) -> None:

@@ -35,6 +35,7 @@ class Kind:
     next : what the engineer on call does next
     next_of_job, next_of_host : the same if the subject is a whole job, or a whole host; empty if `next` fits
     once_over : the same once the fault is over; empty if only its return needs action
+    silent : whether the job is silent: then no step tells how much slower it is, and no bandwidth test who is at fault
     at_once : whether one window is enough to act. One slow minute may be chance; silence is not.
     hidden : whether its job hides it: then it is no suspect, and costs nothing yet
     """
@@ -42,6 +43,7 @@ class Kind:
     work: str
     words: str
     next: str
+    silent: bool = False
     at_once: bool = False
     hidden: bool = False
     of_job: str = ""
@@ -145,6 +147,7 @@ KINDS: dict[str, Kind] = {
         COMPUTE,
         "has gone quiet",
         "check its processes, its GPUs' errors and its NICs. The job waits for it and will not go on by itself.",
+        silent=True,
         at_once=True,
         went_on="had gone quiet",
         once_over="it is over, or longer than the look-back. Check its logs and its GPUs' and NICs' errors of that "
@@ -154,6 +157,7 @@ KINDS: dict[str, Kind] = {
         SOFTWARE,
         "has stopped",
         "ask the tenant whether this was on purpose. If not, check its hosts' logs.",
+        silent=True,
         at_once=True,
         went_on="had stopped",
         once_over="ask the tenant whether this was on purpose. If not, check its hosts' logs of that time.",
@@ -162,6 +166,7 @@ KINDS: dict[str, Kind] = {
         SOFTWARE,
         "has ended, or hangs",
         "nothing if it has ended in order. If it still holds its GPUs, check its processes and its hosts' logs.",
+        silent=True,
         went_on="had fallen silent",
         once_over="nothing if it ended in order. If not, check its hosts' logs of that time.",
     ),
@@ -182,6 +187,11 @@ HIDDEN = tuple(name for name, kind in KINDS.items() if kind.hidden)
 def work_of(kind: str) -> str | None:
     """Return which kind of work a kind of fault asks for; None for one that is not in the catalogue."""
     return KINDS[kind].work if kind in KINDS else None
+
+
+def is_silent(kind: str) -> bool:
+    """Return whether a kind of fault is that a job is silent; False for one that is not in the catalogue."""
+    return kind in KINDS and KINDS[kind].silent
 
 
 def advice(incident: Mapping[str, Any]) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from llmprism_tasks.contract.fault_catalogue import LINK
+from llmprism_tasks.contract.fault_catalogue import LINK, is_silent
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.sql_files import statement
@@ -20,6 +20,8 @@ Row = dict[str, Any]
 
 def probes(warehouse: Warehouse) -> list[Row]:
     """Return the tests that part the candidates of open incidents, the most expensive incident first.
+
+    Of a silent job no test tells who fell silent; and candidates such as `paused` are no devices.
 
     Returns
     -------
@@ -31,6 +33,7 @@ def probes(warehouse: Warehouse) -> list[Row]:
         return [
             {"incident_id": incident["incident_id"]} | test
             for incident in incidents
+            if not is_silent(incident["kind"])
             for test in parting(
                 store.frame(
                     connection.execute(statement("paths_of_window"), {"window_start_ns": incident["window_start_ns"]})
@@ -61,7 +64,9 @@ def parting(paths: pl.DataFrame, candidates: Sequence[str], odds: Sequence[float
 def text(tests: Sequence[Row]) -> str:
     """Return the tests for people, a line each."""
     if not tests:
-        return "No open incident has several candidates: there is nothing to probe."
+        return (
+            "No open incident has several devices as candidates that a test can tell apart: there is nothing to probe."
+        )
     return "\n".join(
         f"{one['incident_id']}  {one['candidate']} ({one['odds']:.0%}): "
         + (

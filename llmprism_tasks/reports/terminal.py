@@ -11,7 +11,7 @@ from rich.constrain import Constrain
 from rich.table import Table
 from rich.text import Text
 
-from llmprism_tasks.contract.fault_catalogue import KINDS
+from llmprism_tasks.contract.fault_catalogue import KINDS, is_silent
 from llmprism_tasks.reports import minute_states
 from llmprism_tasks.reports.minute_states import Coverage
 from llmprism_tasks.reports.missing_nics import unlisted_warning
@@ -34,6 +34,9 @@ MOST_ROWS = 12
 """Incidents and set-aside jobs shown. More than these have one cause that the report cannot name, or a program reads
 the JSON."""
 
+UNDER_WAY = 3
+"""Windows that may be under way while all is well: so many runs of live minutes work side by side."""
+
 WHERE_WIDTH = 18
 """Columns needed for a range of hosts: `node0008-node0011`."""
 
@@ -50,7 +53,7 @@ WITHHELD = (
 
 LIST_BROKEN = (
     'To list them: llmprism sql "SELECT DISTINCT expectation, severity, observed FROM validation_results '
-    'WHERE NOT success"'
+    'WHERE NOT success" with the --warehouse of this report'
 )
 
 
@@ -111,6 +114,9 @@ def _verdict(summary: Row) -> Text:
         return Text(f"{none} If jobs are running, check that the topology has the addresses of the flows.", "bold")
     found = f"no fault was found in {count(seen, 'window')}"
     rest = [f"{count(stopped, 'window')} could not be checked"] if stopped else []
+    unfinished = windows["all"] - done - stopped
+    if unfinished > min(UNDER_WAY, done):
+        rest.append(f"{count(unfinished, 'window')} are not run to the end")
     if done > seen:
         rest.append(f"{count(done - seen, 'window')} had no records")
     if windows["doubtful"]:
@@ -166,12 +172,11 @@ def loss(incident: Row) -> str:
     severity, lost = incident["peak_severity"], incident["lost_gpu_s"]
     worst = " in the worst window" if incident["windows"] > 1 else ""
     slow = "the loss is unknown" if severity is None else f"steps {1 + severity:.2f} times as long{worst}"
-    kind = KINDS.get(incident["kind"])
-    if kind and kind.at_once:
+    if is_silent(incident["kind"]):
         slow = "no step ended during it" if incident["went_on"] else "no step ends"
     if lost is None:
         return slow
-    if kind and kind.at_once:
+    if is_silent(incident["kind"]):
         return f"{slow}, {cost(lost)} lost"
     back = "" if incident["recoverable_gpu_s"] is None else f", {cost(incident['recoverable_gpu_s'])} of it recoverable"
     return f"{slow}, {cost(lost)} lost{back}"
@@ -190,8 +195,7 @@ def _when(incident: Row) -> str:
     if still == "still at" and not incident["seen_last"]:
         still, quiet = "last seen at", ", not in the latest window, so it may be over"
     jobs = f"Job{'' if len(incident['jobs']) == 1 else 's'} {', '.join(incident['jobs'])}"
-    kind = KINDS.get(incident["kind"])
-    of_what = "sure" if kind is not None and kind.at_once else "of the loss explained"
+    of_what = "sure" if is_silent(incident["kind"]) else "of the loss explained"
     sure = "" if incident["confidence"] is None else f", {incident['confidence']:.0%} {of_what}"
     when = f"since {first[:10]} {first[11:19]}, {still} {day}{last[11:19]} UTC{quiet}"
     return f"{jobs}, {when}; in {count(incident['windows'], 'window')}{sure}; {incident['incident_id']}"
@@ -269,7 +273,7 @@ def _windows(windows: Row) -> list[RenderableType]:
         latest = _minute(windows["without_records"][-1])
         lines.append(
             f"Without records: {count(len(windows['without_records']), 'window')}, the latest {latest}. "
-            "If flows arrived late, run these windows again."
+            "If flows arrived late, run these windows again: llmprism analyze, or airflow backfill create."
         )
     if windows["flows_expired"]:
         lines.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -100,10 +101,12 @@ def load_with_origins(
         sections[section.name] = kind(**values)
     if given:
         (section_name, name), (_, source) = next(iter(given.items()))
+        known = [f"{origin.section}.{origin.name}" for origin in origins]
+        likely = difflib.get_close_matches(f"{section_name}.{name}", known, 1)
         raise SettingsError(
             found=f"setting {section_name}.{name} in {source}",
             expected="one of the settings that `llmprism settings` lists",
-            todo="Correct its spelling or remove it.",
+            todo=f"Correct its spelling{f' ({likely[0]}?)' if likely else ''} or remove it.",
         )
     settings = Settings(**sections)
     _check_places(settings.places)

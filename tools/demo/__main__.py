@@ -67,6 +67,9 @@ def replay() -> None:
         )
     say("done; the report:")
     airflow.command("llmprism", "report", shown=True)
+    console.print(
+        f"The same in a browser: .venv/bin/llmprism serve --warehouse {FOLDER.name}/llmprism.duckdb", soft_wrap=True
+    )
 
 
 def follow(airflow: LocalAirflow, say: Callable[[str], None]) -> list[str]:

@@ -20,6 +20,7 @@ import plotly
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from llmprism_tasks import __version__
+from llmprism_tasks.contract.fault_catalogue import is_silent
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
 from llmprism_tasks.reports import terminal
 
@@ -131,6 +132,7 @@ def _templates() -> Environment:
         "layout": terminal.layout, "headline": _headline, "loss": terminal.loss, "combined": _combined,
         "shown_lines": _shown_lines,
     }  # fmt: skip
+    made.tests["silent"] = is_silent
     made.globals |= {"count": terminal.count, "version": __version__, "words_of_parts": PARTS.items()}
     return made
 

@@ -209,6 +209,8 @@ def _origins(
             position,
             found,
             f"the columns {', '.join(REQUIRED)}, their IPFIX names, or those that `--columns` names",
+            todo="Name them, as in --columns flow_start_ns=first_seen:ms,bytes=octets; or export the file again, or "
+            "remove it. Nothing was written.",
         )
     return origins
 

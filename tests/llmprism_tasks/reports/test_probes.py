@@ -7,8 +7,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 from empty_warehouse import empty_warehouse
+from small_windows import Minute, diagnosis
 
 from llmprism_tasks.reports.probes import parting, probes, text
+from llmprism_tasks.warehouse.connect import Warehouse
 
 SCHEMA = {"src_addr": pl.String, "dst_addr": pl.String, "switch_path": pl.List(pl.String)}
 
@@ -43,6 +45,14 @@ def test_a_nic_is_parted_from_its_leaf_by_two_others() -> None:
 def test_without_candidates_there_is_nothing_to_probe(tmp_path: Path) -> None:
     assert probes(empty_warehouse(tmp_path / "warehouse.duckdb")) == []
     assert "nothing to probe" in text([])
+
+
+@pytest.mark.parametrize(("kind", "tests"), [("slow_network", 2), ("ended", 0), ("hang", 0)])
+def test_a_silent_job_is_not_probed(warehouse: Warehouse, minute: Minute, kind: str, tests: int) -> None:
+    """Before, there was a line that told to compare the counters of the ports of `ended`."""
+    row = diagnosis(0, kind=kind, subject_type="job", subject="gpt", candidates=["one", "other"], odds=[0.8, 0.2])
+    minute(0, [row])
+    assert len(probes(warehouse)) == tests
 
 
 @pytest.mark.parametrize(("src", "words"), [("a", "bandwidth test from a to b across A, s, C."), (None, "counters")])

@@ -164,6 +164,29 @@ def test_a_window_of_which_many_records_were_refused_is_not_called_healthy(
     assert ("Nothing is wrong" in text) is not doubtful
 
 
+def test_windows_that_are_not_run_to_the_end_are_told_unless_some_are_under_way_as_ever(
+    warehouse: Warehouse, minute: Minute
+) -> None:
+    """Before, an analysis that was interrupted after four of ten windows said that nothing was wrong."""
+    for number in range(4):
+        minute(number)
+    for number in range(4, 7):
+        minute(number, status="landed")
+    assert "Nothing is wrong" in words(shown(warehouse))
+    minute(7, status="landed")
+    assert "No fault was found in 4 windows; 4 windows are not run to the end." in words(shown(warehouse))
+
+
+def test_a_job_that_ended_is_not_told_to_have_steps_of_usual_length(warehouse: Warehouse, minute: Minute) -> None:
+    ended = {"kind": "ended", "subject_type": "job", "subject": "gpt", "severity": 0.0, "confidence": 0.82}
+    window = minute(0)
+    minute(0, [diagnosis(0, **ended, end_ns=window.end_ns)])
+    text = words(shown(warehouse))
+    assert "Job gpt has ended, or hangs: no step ends" in text
+    assert "82% sure" in text
+    assert "times as long" not in text
+
+
 def test_a_job_that_was_set_aside_is_told_with_why_and_what_to_do(warehouse: Warehouse, minute: Minute) -> None:
     minute(0)
     minute(1, aside="gpt")

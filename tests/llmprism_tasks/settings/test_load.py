@@ -90,7 +90,10 @@ def test_the_later_layer_wins_and_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"window.lenght_s": "60"}, r"window\.lenght_s in --set window\.lenght_s.*llmprism settings.*spelling"),
+        (
+            {"window.lenght_s": "60"},
+            r"lenght_s in --set window\.lenght_s.*llmprism settings.*spelling \(window\.length_s\?\)",
+        ),
         ({"windows.length_s": "60"}, r"windows\.length_s"),
         ({"window": "60"}, r"setting window\."),
         ({"window.length_s": "a minute"}, r"'a minute' from --set.*from 1 to 3600 \(s\), as int"),

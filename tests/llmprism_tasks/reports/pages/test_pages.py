@@ -28,8 +28,8 @@ from llmprism_tasks.warehouse.store import query, replace
 NOW_NS = WINDOWS[1].end_ns + 20 * SECOND
 
 
-def the_incident(warehouse: Warehouse) -> str:
-    return str(query(warehouse, "SELECT incident_id FROM incidents WHERE kind = 'slow_compute'").item())
+def the_incident(warehouse: Warehouse, kind: str = "slow_compute") -> str:
+    return str(query(warehouse, f"SELECT incident_id FROM incidents WHERE kind = '{kind}'").item())
 
 
 def text_of(page: str) -> str:
@@ -279,6 +279,16 @@ def test_what_cannot_be_told_apart_is_told_with_its_probability(own_copy: Wareho
     replace(own_copy, WINDOWS[1], {"diagnoses": frame("diagnoses", WINDOWS[1], [told])}, then=incidents.renew)
     text = text_of(incident.show(own_copy, {"id": the_incident(own_copy)}, now_ns=NOW_NS))
     assert re.search("One of these is at fault .* node-1 70% leaf-7 30% ", text)
+    assert "report --probes" in text
+
+
+def test_the_readings_of_a_silence_are_no_devices_to_probe(own_copy: Warehouse) -> None:
+    (told,) = rows(WINDOWS[1], Names(candidates=["ended", "hung"]), slow=True)["diagnoses"]
+    told |= {"kind": "ended", "severity": 0.0, "confidence": 0.7}
+    replace(own_copy, WINDOWS[1], {"diagnoses": frame("diagnoses", WINDOWS[1], [told])}, then=incidents.renew)
+    text = text_of(incident.show(own_copy, {"id": the_incident(own_copy, "ended")}, now_ns=NOW_NS))
+    assert re.search("steps take, at worst no end sure 70% .* It is one of these .* ended 70% hung 30% ", text)
+    assert "report --probes" not in text
 
 
 @pytest.fixture
