@@ -290,8 +290,11 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
         rest &= ~stalls
     rest &= ~(silent & habitual)
     if rest.any():
-        how = "while its training stood still" if (rest & silent).any() else "while its members sent data"
         at = int(np.flatnonzero(rest)[steps.lengths[rest].argmax()])
+        how = "while its members sent data"
+        if (rest & silent).any():
+            whole = course.longest[at] >= MAJORITY * steps.excess[at]
+            how = "while its training stood still" if whole else "while its training paused time and again"
         span = (int(steps.starts[at]), int(steps.ends[at]))
         who = stopped_in_step(steps.job_id, span, steps.model.usual_ns, steps.starts.size, evidence, every)
         how += who.pop("how", "; the flows name nobody")

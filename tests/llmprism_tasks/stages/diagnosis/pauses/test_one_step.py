@@ -280,16 +280,17 @@ def test_after_the_first_checkpoint_what_others_cost_counts_and_no_tenth_of_the_
 
 @pytest.mark.parametrize(("before", "rows"), [(3400, 1), (9000, 0)])
 def test_a_silence_that_a_copy_breaks_into_pieces_is_one_pause(before: float, rows: int) -> None:
-    """Ten seconds in three pieces are no habit of a job that has paused for three, though each of the pieces is."""
+    """Ten seconds in pieces are no habit of a job that has paused for three, though each of the pieces is."""
     job = evidence([*WELL, 14_000, *WELL[:5]], current=6)
     start_ns = job.history["start_ns"][24]
     first_ns = job.history["start_ns"][0] - 30_000 * MS
     earlier = [("j", first_ns, first_ns + round(before * MS))]
-    pieces = [("j", start_ns + at * MS, start_ns + (at + 3300) * MS) for at in (0, 3400, 6800)]
+    pieces = [("j", start_ns + at * MS, start_ns + (at + 3300) * MS) for at in (0, 3400, 6800, 10_200)]
     pauses = pl.DataFrame(earlier + pieces, schema=PAUSES_SCHEMA, orient="row")
     start_ms = (start_ns - WINDOW.start_ns) / MS
-    message = [(start_ms + at, start_ms + at + 90, "a", "b", 2 * MB) for at in (3300, 6700)]
-    assert len(told(dataclasses.replace(with_flows(job, kinds(dp=message)), pauses=pauses))) == rows
+    message = [(start_ms + at, start_ms + at + 90, "a", "b", 2 * MB) for at in (3300, 6700, 10_100)]
+    found = told(dataclasses.replace(with_flows(job, kinds(dp=message)), pauses=pauses))
+    assert ["while its training paused time and again" in row["explanation"] for row in found] == [True] * rows
 
 
 def test_a_ring_that_moves_all_the_time_is_no_silence() -> None:
