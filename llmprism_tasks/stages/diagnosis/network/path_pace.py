@@ -286,7 +286,8 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     slow &= pl.col("wait_ns").is_null().all().over(unit) | waited_for.any().over(unit)
     # Where another hop of a ring is at its usual pace, the ring stretches nothing, and who is slow is so by itself:
     # a queue before the slow link may take at once what is sent early.
-    stretched = (pl.col("ratio") >= settings.slow_rate).all().over(unit)
+    # One channel may be slow and another not, on another path: a hop is at its usual pace if all of its paths are.
+    stretched = (pl.col("ratio").max().over(HOP) >= settings.slow_rate).all().over(unit)
     early = slow & stretched & (own_ratio < settings.slow_rate)
     held_up = ring & (early | waits_itself).fill_null(value=False) & ~waited_for
     by_itself = (slow & ~held_up).any().over(unit)

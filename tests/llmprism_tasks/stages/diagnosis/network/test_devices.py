@@ -245,6 +245,19 @@ def test_a_nic_that_nothing_clears_is_likelier_than_the_leaf_that_something_does
     assert [row for row in named(job(hops, lost=500)) if row[0] != "cross_group"] == names
 
 
+@pytest.mark.parametrize(("other", "names"), [("leaf-0 s leaf-1", [("slow_nic", "b")]), ("leaf-0", [])])
+def test_a_channel_at_its_usual_pace_on_another_path_does_not_accuse_who_pushes_quickly(
+    other: str, names: Named
+) -> None:
+    """The second channel goes from `c` to `d`; on the same path, it is that hop which is at its usual pace."""
+    pushes = {"a": 6.0, "c": 1.0, "d": 1.0}
+    hops = [dataclasses.replace(hop, pushes=pushes.get(hop.src)) for hop in ring("abcd", 6, *["leaf-0"] * 4)]
+    if other == "leaf-0":
+        hops[2] = dataclasses.replace(hops[2], factor=1, pushes=None)
+    channel = Hop("c", "d", tuple(other.split()), kind="dp")
+    assert [row for row in named(job(hops, [channel], lost=500)) if row[1] == "b"] == names
+
+
 def test_a_leaf_slows_all_its_nics() -> None:
     """Three of the pairs' ends are on it; the rings inside each leaf go along."""
     slow = [both(a, b, 2, "leaf-0 s leaf-1") for a, b in ("ad", "be", "cf")]
