@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 import pytest
 from handmade import MS, WINDOW
 from job_evidence import working
 
 from llmprism_tasks.stages.diagnosis.evidence import PAUSES_SCHEMA
-from llmprism_tasks.stages.diagnosis.pauses.habit import is_habit
+from llmprism_tasks.stages.diagnosis.pauses.habit import is_habit, pauses_of_steps
 
 PERIOD = 4000
 """ms"""
@@ -66,3 +67,12 @@ def test_silences_of_about_a_second_are_steps_if_fewer_than_half_of_them_are_kep
 
 def test_pauses_of_about_a_second_are_some_if_there_are_no_others() -> None:
     assert habit([(-100_000, 1100)], 2100)
+
+
+def test_the_silences_of_one_step_are_one_pause_and_those_between_steps_each_their_own() -> None:
+    silences = [(10, 13), (20, 25), (110, 111), (210, 212), (220, 221)]
+    known = pl.DataFrame([("j", *silence) for silence in silences], schema=PAUSES_SCHEMA, orient="row")
+    evidence = dataclasses.replace(working([{"a": [500.0] * 4, "b": [500.0] * 4}]), pauses=known)
+    found = pauses_of_steps("j", np.array([0, 100]), np.array([50, 200]), evidence)
+    lasted = found.sort("since_ns").select("since_ns", pl.col("back_ns") - pl.col("since_ns")).rows()
+    assert lasted == [(10, 8), (110, 1), (210, 2), (220, 1)]
