@@ -17,10 +17,11 @@ SERIES = st.lists(st.one_of(QUARTERS, QUARTERS, QUARTERS, st.just(NAN)), max_siz
 Run = tuple[int, int, float]
 
 
-def runs_of(*series: list[float]) -> list[Run]:
+def runs_of(*series: list[float], since: int = 0) -> list[Run]:
     """Return first, last and total of each series' best run, positions counted from its own beginning."""
     offsets = np.cumsum([0, *map(len, series)]).astype(np.int64)
-    first, last, total = best_runs(np.array([v for one in series for v in one], dtype=np.float64), offsets)
+    values = np.array([v for one in series for v in one], dtype=np.float64)
+    first, last, total = best_runs(values, offsets, offsets[:-1] + since)
     began = [0 if found < 0 else int(offset) for found, offset in zip(first, offsets, strict=False)]
     return [(int(f) - b, int(e) - b, float(t)) for f, e, t, b in zip(first, last, total, began, strict=True)]
 
@@ -47,13 +48,31 @@ def test_the_run_with_the_largest_sum_is_found(values: list[float], found: Run) 
 
 
 def test_no_series_no_runs() -> None:
-    first, last, total = best_runs(np.empty(0), np.zeros(1, dtype=np.int64))
+    first, last, total = best_runs(np.empty(0), np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64))
     assert first.size == last.size == total.size == 0
 
 
 def test_the_first_of_equal_runs_is_kept_and_zeros_do_not_lengthen_it() -> None:
     assert runs_of([2, -5, 2]) == [(0, 0, 2)]
     assert runs_of([0, 2, 0]) == [(1, 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("since", "found"),
+    [(1, (0, 1, 6)), (2, (3, 3, 2)), (3, (3, 3, 2)), (4, (5, 5, 1)), (5, (5, 5, 1)), (6, (-1, -1, 0))],
+)
+def test_a_run_that_is_over_before_is_none(since: int, found: Run) -> None:
+    assert runs_of([3, 3, -9, 2, -2, 1], since=since) == [found]
+
+
+@given(SERIES, st.integers(0, 25))
+def test_all_before_the_run_was_over(values: list[float], since: int) -> None:
+    """Whatever is best of all that comes before it ends too early; it is the best of the rest."""
+    ((first, last, total),) = runs_of(values, since=since)
+    begin = 0
+    while (over := runs_of(values[begin:])[0])[1] >= 0 and begin + over[1] < since:
+        begin += over[1] + 1
+    assert (first, last, total) == ((begin + over[0], begin + over[1], over[2]) if over[1] >= 0 else (-1, -1, 0))
 
 
 @given(SERIES)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.numerics import max_subarray
-from llmprism_tasks.numerics.robust import MAJORITY, sigma, sigma_about_zero
+from llmprism_tasks.numerics.max_subarray import best_runs
+from llmprism_tasks.numerics.robust import MAJORITY, Integers, sigma, sigma_about_zero
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.held_up import held_up
 from llmprism_tasks.stages.diagnosis.compute.later_work import at_first
@@ -137,19 +137,17 @@ def _compare_lone_nics(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _persistent_runs(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Find for each NIC the run of steps in which it is slow, and keep runs that are long and slow enough.
+    """Find for each NIC the run of steps up to now in which it is slow, and keep runs that are long and slow enough.
 
     Differences by chance, such as samples of uneven length, average out over more steps. If no run is long enough, the
     result has no rows and only the columns `NIC`, `first` and `last`.
     """
     work = work.sort(*NIC, "step_index").with_columns(
-        above=pl.col("excess")
-        - pl.max_horizontal(settings.least_effect, settings.noise_margin * pl.col("lasting_noise"))
+        least=pl.max_horizontal(settings.least_effect, settings.noise_margin * pl.col("lasting_noise"))
     )
     by_chance = (settings.least_steps / pl.col("slow")).sqrt()
     series = work.group_by(NIC, maintain_order=True).agg(pl.len())
-    offsets = np.concatenate([[0], np.cumsum(series["len"].to_numpy())]).astype(np.int64)
-    first, last, _ = max_subarray.best_runs(work["above"].to_numpy(), offsets)
+    first, last = _runs_up_to_now(work, series["len"].to_numpy().astype(np.int64), settings)
     bounds = series.select(NIC).with_columns(first=pl.Series(first), last=pl.Series(last))
     bounds = bounds.filter(pl.col("last") - pl.col("first") + 1 >= settings.least_steps)
     if bounds.is_empty():
@@ -169,7 +167,7 @@ def _persistent_runs(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.Data
             pl.col("component", "by_past", "common", "paid").first(),
             pl.col("excess", "loss", "own_ns").median(),
             pl.col("noise", "lasting_noise", "seen_noise", "own_noise", "otherwise").first(),
-            slow=(pl.col("above") > 0).sum(),
+            slow=(pl.col("excess") > pl.col("least")).sum(),
             steps=pl.len(),
             now=pl.col("current").any(),
             ringed=pl.col("last_stage").is_null().all(),
@@ -195,6 +193,31 @@ def _persistent_runs(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.Data
             >= settings.noise_margin * pl.col("own_noise") * pl.when("uneven").then(by_chance).otherwise(1.0),
         )
     )
+
+
+def _runs_up_to_now(work: pl.DataFrame, lengths: Integers, settings: DiagnosisSettings) -> tuple[Integers, Integers]:
+    """Return the first and the last step of each NIC's run of slow steps, of those that reach the window; -1 without.
+
+    Quick steps lose next to nothing, and would join the run to an earlier trouble. A trouble is over once the NIC was
+    well for as long as one has to last.
+
+    Parameters
+    ----------
+    work : by NIC and step, with `least`, the excess above which it is slow
+    lengths : shape (NICs,), steps of each
+    """
+    well = pl.struct(*NIC, pl.col("excess") <= pl.col("least")).rle_id()
+    lasts = (pl.col("end_ns") - pl.col("start_ns")).sum().over(well) >= settings.least_lasting_s * 1e9
+    is_over = pl.col("excess").le(pl.col("least")) & lasts & (pl.len().over(well) >= settings.least_steps)
+    above = work["excess"].to_numpy() - work["least"].to_numpy()
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    slow, before = (np.append(0, np.cumsum(some)) for some in (above > 0, ~work["current"].to_numpy()))
+    since = offsets[:-1] + np.diff(before[offsets])
+    first, last, _ = best_runs(above, offsets, since)
+    spotty = slow[last + 1] - slow[first] < settings.persistence * (last + 1 - first)
+    apart = np.repeat(spotty, lengths) & work.select(is_over).to_series().to_numpy()
+    first, last, _ = best_runs(np.where(apart, np.nan, above), offsets, since)
+    return first, last
 
 
 def _beyond_chance(found: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.numerics import binomial, max_subarray
-from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, sigma_of, student_factor
+from llmprism_tasks.numerics import binomial
+from llmprism_tasks.numerics.max_subarray import best_runs
+from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers, sigma_of, student_factor
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
 from llmprism_tasks.stages.diagnosis.step_times.workload import without_heavier
@@ -43,11 +44,11 @@ def _slow_run_row(
         return None
     usual = float(np.quantile(length, HEALTHY_STEP_QUANTILE))
     excess = length / usual - 1
-    first, last = _longest_excess(excess, steps["current"].to_numpy(), settings.least_effect)
+    first, last = _longest_run(np.where(steps["current"], excess, np.nan), settings.least_effect)
     if first < 0:
         return None
     run, since = excess[first : last + 1], _run_begin(excess > settings.least_effect, first, settings)
-    others = np.delete(excess, np.arange(since, last + 1))
+    others = np.delete(excess, np.append(_earlier_run(excess[:since], run, settings), np.arange(since, last + 1)))
     if since < settings.least_steps or np.median(run) <= np.quantile(others, USUAL_QUANTILE):
         return None
     # A job that drifts by itself is not news when it does, so what steps vary outside the run counts. Within it they
@@ -97,26 +98,35 @@ def _chance(run: Floats, others: Floats, least: float) -> float:
     return binomial.tail(int((run > least).sum()), run.size, float((others > least).mean()))
 
 
-def _longest_excess(excess: Floats, current: Flags, least: float) -> tuple[int, int]:
-    """Return the first and the last step of the run of slow steps in the window that loses most time; -1 without any.
+def _longest_run(excess: Floats, least: float) -> tuple[int, int]:
+    """Return the first and the last step of the run of slow steps that loses most time; -1 without any.
 
     A step belongs to the run if it is nearer to the run's slow steps than to usual ones. Otherwise quick steps, which
     lose next to nothing, would join the run to whatever is slow later.
 
     Parameters
     ----------
-    excess : ratio by which each step is longer than usual
-    current : whether it is one of the window
+    excess : ratio by which each step is longer than usual; NaN is in no run
     least : excess below which a step is not slow
     """
-    whole = np.array([0, excess.size])
-    (first,), (last,), _ = max_subarray.best_runs(np.where(current, excess - least, np.nan), whole)
+    series = np.array([0, excess.size]), np.zeros(1, np.int64)
+    (first,), (last,), _ = best_runs(excess - least, *series)
     if first < 0:
         return -1, -1
     run = excess[first : last + 1]
     between = max(least, MAJORITY * float(np.median(run[run > least])))
-    (first,), (last,), _ = max_subarray.best_runs(np.where(current, excess - between, np.nan), whole)
+    (first,), (last,), _ = best_runs(excess - between, *series)
     return int(first), int(last)
+
+
+def _earlier_run(excess: Floats, run: Floats, settings: DiagnosisSettings) -> Integers:
+    """Return which of the steps before a run were as slow for long, once: a trouble that comes back is no habit.
+
+    A job that was as slow twice, or for single steps, does it by itself.
+    """
+    first, last = _longest_run(excess, max(settings.least_effect, MAJORITY * float(np.median(run))))
+    lasts = first >= 0 and last + 1 - first >= settings.least_steps
+    return np.arange(first, last + 1) if lasts else np.empty(0, np.int64)
 
 
 def _run_begin(slow: Flags, first: int, settings: DiagnosisSettings) -> int:

@@ -107,6 +107,17 @@ def test_a_trouble_shows_in_most_steps(steps: tuple[int, ...], names: list[tuple
     assert named(evidence, persistence=0.6) == [("addr", "b")]
 
 
+@pytest.mark.parametrize(
+    ("well", "lasts_s", "names"), [(range(3, 7), 3, [("addr", "b")]), (range(3, 7), 5, []), (range(3, 5), 0, [])]
+)
+def test_a_trouble_is_over_once_all_was_well_for_as_long_as_one_has_to_last(
+    well: range, lasts_s: float, names: list[tuple[str, str]]
+) -> None:
+    """Three slow steps, four quick ones that take four seconds, and three slow ones: what is back has a name."""
+    evidence = working([ring(late(300, [step for step in range(10) if step not in well]))])
+    assert named(evidence, persistence=0.9, least_lasting_s=lasts_s) == names
+
+
 @pytest.mark.parametrize(("by", "names"), [(44, []), (46, [("addr", "b")])])
 def test_five_deviations_are_asked_for(by: float, names: list[tuple[str, str]]) -> None:
     """Of 900 ms, by the least deviation of 1 % that is believed: 45 ms."""

@@ -157,7 +157,15 @@ def test_what_is_over_within_ten_seconds_is_a_pause(slow: int, news: bool) -> No
 @pytest.mark.parametrize(("before", "news"), [(1, True), (3, False)])
 def test_what_the_job_does_now_and_then_by_itself_is_no_news(before: int, news: bool) -> None:
     """A tenth of the other steps, or more, were as slow."""
-    lengths = [*[1300.0] * before, *WELL[:-before], *[1300] * 6]
+    lengths = [*[1300.0, 1000.0] * before, *WELL[: -2 * before], *[1300] * 6]
+    assert is_news(lengths, current=6) == news
+
+
+@pytest.mark.parametrize(("earlier", "news"), [(1, True), (2, False)])
+def test_a_trouble_that_comes_back_is_news_and_one_that_comes_time_and_again_is_a_habit(
+    earlier: int, news: bool
+) -> None:
+    lengths = [*[*[1300.0] * 6, *[1000.0] * 12] * earlier, *WELL, *[1300] * 6]
     assert is_news(lengths, current=6) == news
 
 
