@@ -149,7 +149,8 @@ def waits(records: pl.DataFrame) -> pl.DataFrame:
 
     A member of a ring sends on what it has received. So the mean time of what it sends, less that of what it receives,
     is how long its bytes wait. They wait before the hop that is slow; what the others receive they send at once, and
-    their own part before. The waits of a ring add up to 0. Hops whose sender receives over several others are absent.
+    their own part before. The waits of a ring add up to 0. Where a sender receives over several hops, its group is no
+    single ring, and all of its hops are absent.
 
     Parameters
     ----------
@@ -165,7 +166,7 @@ def waits(records: pl.DataFrame) -> pl.DataFrame:
     return (
         sent.join(received, on=[*RING, "step_ns", "src_addr"])
         .filter(pl.col("before") != pl.col("dst_addr"))
-        .filter((pl.len() == 1).over(*HOP, "step_ns"))
+        .filter((pl.len().over(*HOP, "step_ns") == 1).all().over(*RING, "step_ns"))
         .select(*HOP, "step_ns", wait_ns=pl.col("mean_ns") - pl.col("got_ns"))
     )
 

@@ -273,3 +273,11 @@ def test_bytes_wait_before_the_slow_hop_and_all_waits_add_up_to_nothing() -> Non
     by_hop = found.group_by("src_addr").agg(pl.col("wait_ns").last()).sort("src_addr")
     assert by_hop.filter(pl.col("wait_ns") > 0)["src_addr"].to_list() == ["b"]
     assert found.group_by("step_ns").agg(pl.col("wait_ns").sum())["wait_ns"].abs().max() == pytest.approx(0, abs=1e3)
+
+
+def test_where_a_member_receives_over_several_hops_nobody_can_tell_for_which_it_waits() -> None:
+    """Replicas of experts have rings of their own among the members of the job's ring."""
+    rows = passed_on(6000, "b", 30)
+    begins, ends, _, _, size = rows[0]
+    assert path_pace.waits(placed(*rows, kind="dp", rings=["abcd"])).height == len("abcd")
+    assert path_pace.waits(placed(*rows, (begins, ends, "a", "c", size), kind="dp", rings=["abcd"])).is_empty()
