@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from llmprism_tasks.numerics.robust import MAJORITY
+from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
 from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, as_likely, candidate_columns
 from llmprism_tasks.stages.diagnosis.network import devices
@@ -32,8 +31,6 @@ from llmprism_tasks.stages.diagnosis.step_times.longer_throughout import longer_
 from llmprism_tasks.stages.traffic import nic_pairs
 
 Row = dict[str, Any]
-Integers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 USUAL_SHARE = 0.2
 """Share of a job's steps from which on slow ones are no single steps: they are how the job works."""
@@ -93,7 +90,7 @@ class Steps:
         return self.ends - self.starts
 
     @property
-    def excess(self) -> npt.NDArray[np.float64]:
+    def excess(self) -> Floats:
         """By how much each step exceeded the job's usual step, in ns; negative if it was quicker."""
         return np.asarray(self.lengths - self.model.usual_ns, dtype=np.float64)
 
@@ -136,16 +133,23 @@ def _is_single_slow_step(steps: Steps, settings: DiagnosisSettings) -> Flags:
     return (
         slow
         & steps.current
-        & ~_is_in_run(slow, settings.least_steps)
+        & ~_is_in_run(steps.excess, slow, settings.least_steps)
         & ~_is_shifted(steps)
         & ~_is_on_schedule(steps, slow)
     )
 
 
-def _is_in_run(slow: Flags, least: int) -> Flags:
-    """Return which slow steps follow each other in runs that are long enough for a fault that lasts."""
-    number = np.cumsum(np.diff(slow, prepend=slow[:1]))
-    return np.asarray(slow & (np.bincount(number)[number] >= least))
+def _is_in_run(excess: Floats, slow: Flags, least: int) -> Flags:
+    """Return which slow steps follow each other in runs that are long enough for a fault that lasts.
+
+    A run is one of steps that lost as much, half of it at least: a slight loss before it makes a pause no run.
+    """
+    in_run = np.zeros_like(slow)
+    for at in np.flatnonzero(slow):
+        lost = slow & (excess >= MAJORITY * excess[at])
+        before, after = (np.append(side, False).argmin() for side in (lost[at::-1], lost[at:]))
+        in_run[at] = before + after - 1 >= least
+    return in_run
 
 
 def _is_shifted(steps: Steps) -> Flags:
@@ -203,8 +207,8 @@ class Course:
     written : bytes that members wrote to addresses outside the topology
     """
 
-    moved: npt.NDArray[np.float64]
-    busier: npt.NDArray[np.float64]
+    moved: Floats
+    busier: Floats
     throughout: Flags
     silent: Integers
     longest: Integers

@@ -320,3 +320,11 @@ def test_a_nic_that_was_slow_in_one_step_has_flapped_once_a_quick_step_follows(a
     slow = [*[False] * 20, True, *[False] * after]
     (row,) = told(job(*hops, lost=1900, slow=slow))
     assert (row["kind"], row["subject"], row["steps"]) == (kind, "a", 1)
+
+
+@pytest.mark.parametrize(("before", "told_of"), [(7_600, 2), (7_900, 1), (8_900, 1), (9_100, 0)])
+def test_a_run_of_slow_steps_is_one_of_steps_that_lost_as_much(before: float, told_of: int) -> None:
+    """Pauses of 10 and 7.5 s after a step that lost less than half of them: three alike are a fault that lasts."""
+    slow = range(len(WELL), len(WELL) + 3)
+    rows = told(evidence([*WELL, before, 14_000, 11_500, *WELL[:5]], current=8, moving=slow))
+    assert sum(row["steps"] for row in rows) == told_of
