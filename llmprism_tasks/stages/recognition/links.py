@@ -13,6 +13,7 @@ from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
 from llmprism_tasks.numerics.graphs import strong_components
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import RecognitionSettings
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 from llmprism_tasks.stages.step_division.periodicity import PAIR, WHOLE_PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.both_ways import both_ways
@@ -30,9 +31,9 @@ def weighed(rhythms: pl.DataFrame, end_ns: int, settings: RecognitionSettings) -
     Returns
     -------
     `pair`, `src_addr`, `dst_addr`, `bytes`, `flows`, `first_ns`, `last_ns`; `weight` (the pair's mean rate since it
-    began over that which either end moves both ways, the smaller ratio of the two); `period_ns` (of the pair, or of its
-    part with most bursts; NULL without one); `regular` (whether it has been seen often enough to be more than chance,
-    and lies on a circuit)
+    began over that which either end moves both ways, the smaller ratio of the two); `period_ns` and `bursts` (of the
+    pair, or of its part with most bursts; NULL without a period); `regular` (whether it has been seen often enough to
+    be more than chance, and lies on a circuit)
     """
     pairs = rhythms.filter(pl.col("size_class") == WHOLE_PAIR).select(
         "pair", *PAIR, "bytes", "flows", "first_ns", "last_ns"
@@ -50,7 +51,7 @@ def weighed(rhythms: pl.DataFrame, end_ns: int, settings: RecognitionSettings) -
     return (
         kept.join(periodic, on="pair", how="left", maintain_order="left")
         .with_columns(regular=often & on_circuit(kept))
-        .drop("bursts", "rate")
+        .drop("rate")
     )
 
 
@@ -103,23 +104,33 @@ def closing(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int) -> pl.DataFra
     for end in PAIR:
         rest = rest.join(places.rename(lambda name, end=end: end if name == "addr" else f"{end}_{name}"), on=end)  # type: ignore[misc]
     rest = rest.with_columns(turn_ns=pl.max_horizontal(f"{end}_turn_ns" for end in PAIR))
+    # Two bursts are one interval, as chatter has it, too: that is no rhythm that could link clusters.
+    apart = pl.col("src_addr_cluster") != pl.col("dst_addr_cluster")
+    rhythmic = (pl.col("bursts") >= pl.when(apart).then(FEW_BURSTS).otherwise(0)).fill_null(value=False)
+    goes_on = pl.col("presence") >= MAJORITY
     lasting = rest.join(_presence(rest, flows, end_ns), on="pair").filter(
-        (pl.col("weight") >= MAJORITY) | pl.col("period_ns").is_not_null() | (pl.col("presence") >= MAJORITY)
+        (pl.col("weight") >= MAJORITY) | rhythmic | goes_on
     )
     source, target = (lasting[f"{end}_cluster"].to_numpy() for end in PAIR)
     labels = strong_components(source, target, named.height)
     closes = pl.Series(labels[source] == labels[target], dtype=pl.Boolean)
-    goes_on = (pl.col("presence") >= MAJORITY) & pl.Series(source != target, dtype=pl.Boolean)
-    comes_back = pl.col("period_ns").is_not_null() | goes_on | on_circuit(lasting)
+    comes_back = rhythmic | (goes_on & apart) | on_circuit(lasting)
     return lasting.filter(closes & comes_back).select(pairs.columns)
 
 
 def _presence(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int) -> pl.DataFrame:
-    """Return in which share of the turns since its first flow each pair sends: `pair`, `presence`."""
+    """Return in which share of the turns after its first each pair sends its part: `pair`, `presence`; 0 of one turn.
+
+    Its part is half of what it would send in a turn if all were alike. Chatter, most of which is small, sends now and
+    then more than in all other turns together. The first turn is one in which it sends, whatever it is.
+    """
     turn = ((pl.col("flow_start_ns") - pl.col("first_ns")) / pl.col("turn_ns")).floor()
     possible = ((pl.lit(end_ns) - pl.col("first_ns")) / pl.col("turn_ns")).ceil()
-    sent = nic_pairs.flows_of_pairs(flows.select("pair", "flow_start_ns"), pairs.select("pair", "first_ns", "turn_ns"))
-    return sent.group_by("pair").agg(presence=turn.n_unique() / possible.first())
+    known = pairs.select("pair", "turn_ns", "first_ns", possible=possible)
+    sent = nic_pairs.flows_of_pairs(flows.select("pair", "flow_start_ns", "bytes"), known)
+    by_turn = sent.group_by("pair", turn=turn).agg(pl.col("bytes").sum(), pl.col("possible").first())
+    its_part = pl.col("bytes") * pl.col("possible") >= MAJORITY * pl.col("bytes").sum()
+    return by_turn.group_by("pair").agg(presence=(its_part.sum() - 1) / (pl.col("possible").first() - 1).clip(1))
 
 
 def still_together(pairs: pl.DataFrame, flows: pl.DataFrame, settings: RecognitionSettings) -> pl.DataFrame:

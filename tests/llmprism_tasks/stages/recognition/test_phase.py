@@ -251,6 +251,29 @@ def test_a_message_of_chatter_after_a_job_s_end_takes_no_member_away() -> None:
     assert recognised(hosts, steps, messages("a0", "b0", [58_000], 20_000))[1] == [set(rail(hosts, 0))]
 
 
+def often(nic: str, seed: int) -> list[tuple[str, list[float], int]]:
+    """Return a message in each step of 6.6 s, at any time, of any size; one of them is larger than all others."""
+    draw = random.Random(seed)
+    small = [(nic, [step * 6_600 + draw.uniform(0, 6_000)], round(MB * draw.uniform(0.1, 1))) for step in range(9)]
+    return [*small, (nic, [draw.uniform(0, 50_000)], 20 * MB)]
+
+
+@pytest.mark.parametrize(
+    "chatter",
+    [
+        pytest.param([("b0", [58_000], 2 * MB), ("c0", [57_000], 2 * MB)], id="once"),
+        pytest.param([("b0", [21_000, 49_000], 2 * MB), ("c0", [15_000, 44_000], 2 * MB)], id="twice"),
+        pytest.param([*often("b0", seed=1), *often("c0", seed=2)], id="most of it at once"),
+    ],
+)
+def test_chatter_makes_nobody_a_member(chatter: list[tuple[str, list[float], int]]) -> None:
+    """With a NIC that does nothing else; to `b0`, from `c0`. Steps are long, so there may be a message in each."""
+    hosts = cluster(4, 2)
+    steps = ring(rail(hosts, 0), every(6_600, count=9))
+    aside = [messages(*(("a1", nic) if nic == "b0" else (nic, "a1")), begins, size) for nic, begins, size in chatter]
+    assert recognised(hosts, steps, *aside)[1] == [set(rail(hosts, 0))]
+
+
 def test_confidence_is_the_share_that_keeps_the_rhythm() -> None:
     hosts, draw = cluster(3, 1), random.Random(2)
     begins = every(1000, count=50)
