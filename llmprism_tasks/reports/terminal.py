@@ -52,8 +52,7 @@ WITHHELD = (
 """Text about jobs that were set aside."""
 
 COLUMNS = (
-    "median, 95 %: half of the steps, and 95 of 100, take no longer. "
-    "sure: how likely it is that the row is right."
+    "median, 95 %: half of the steps, and 95 of 100, take no longer. sure: how likely it is that the row is right."
 )
 """Text below the table of jobs."""
 
