@@ -19,6 +19,10 @@ INSTALLED := .venv/installed
 COMPILED := .venv/compiled
 DISTRIBUTED := .venv/distributed
 
+# What Python compiles is kept, whatever the shell says: else each worker of pytest rewrites the assertions of all tests
+# anew, which takes it seven seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup demo up down report latency env test test-distributed test-hta test-browser pictures checks tables scores accuracy
 .PHONY: diagnosis reference bench clean
 

@@ -16,9 +16,20 @@ from llmprism_tasks.reports.hosts import abbreviated
 from llmprism_tasks.reports.minute_states import coverage, read_states
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.store import query
+from llmprism_tasks.warehouse.store import frame
 
 Row = dict[str, Any]
+
+QUERIES = {
+    "span": "SELECT min(window_start_ns) AS start_ns, max(window_end_ns) AS end_ns FROM windows",
+    "windows": "SELECT * FROM window_bookkeeping ORDER BY window_start_ns",
+    "reasons": "SELECT reason, count(*) AS n FROM flows_quarantine GROUP BY reason ORDER BY n DESC, reason",
+    "jobs": "SELECT * FROM job_overview ORDER BY endpoints DESC, job_id",
+    "incidents": "SELECT * FROM incidents",
+    "broken": "SELECT severity, count(*) FROM validation_results WHERE NOT success GROUP BY ALL ORDER BY ALL",
+    "aside": "SELECT * FROM aside_jobs ORDER BY job_id, window_start_ns",
+}
+"""What a summary is made of."""
 
 
 def summarise(warehouse: Warehouse, settings: Settings | None = None, *, now_ns: int | None = None) -> Row:
@@ -49,30 +60,22 @@ def summarise(warehouse: Warehouse, settings: Settings | None = None, *, now_ns:
         means steps take 1.3 times as long. `went_on` says whether steps have ended since a silence, `evidence_expired`
         that the flows which `evidence_sql` asks for were kept long enough and deleted
     """
-    span = query(warehouse, "SELECT min(window_start_ns) AS start_ns, max(window_end_ns) AS end_ns FROM windows")
-    windows = query(warehouse, "SELECT * FROM window_bookkeeping ORDER BY window_start_ns")
-    reasons = query(
-        warehouse, "SELECT reason, count(*) AS n FROM flows_quarantine GROUP BY reason ORDER BY n DESC, reason"
-    )
-    jobs = query(warehouse, "SELECT * FROM job_overview ORDER BY endpoints DESC, job_id")
-    incidents = query(warehouse, "SELECT * FROM incidents")
-    broken = query(
-        warehouse, "SELECT severity, count(*) FROM validation_results WHERE NOT success GROUP BY ALL ORDER BY ALL"
-    )
-    aside = query(warehouse, "SELECT * FROM aside_jobs ORDER BY job_id, window_start_ns")
+    with warehouse.reading() as connection:  # one, so that all is of one moment, and opened once
+        found = {name: frame(connection.execute(sql)) for name, sql in QUERIES.items()}
+    windows = found["windows"]
     finished = windows.filter(pl.col("status") == "done")["window_start_ns"]
     latest = int(finished[-1]) if len(finished) else None
     now_ns = time.time_ns() if now_ns is None else now_ns
     settings = settings or Settings()
     covered = coverage(read_states(warehouse, settings, now_ns=now_ns), settings, now_ns=now_ns)
     return {
-        "span": _span(span.row(0, named=True)),
+        "span": _span(found["span"].row(0, named=True)),
         "windows": _windows(windows)
-        | {"reasons": dict(reasons.iter_rows()), "broken_by_severity": dict(broken.iter_rows())},
+        | {"reasons": dict(found["reasons"].iter_rows()), "broken_by_severity": dict(found["broken"].iter_rows())},
         "coverage": asdict(covered),
-        "set_aside": _set_aside(aside),
-        "jobs": [_job(row, latest) for row in jobs.iter_rows(named=True)],
-        "incidents": _folded([incident(row, latest) for row in incidents.iter_rows(named=True)]),
+        "set_aside": _set_aside(found["aside"]),
+        "jobs": [_job(row, latest) for row in found["jobs"].iter_rows(named=True)],
+        "incidents": _folded([incident(row, latest) for row in found["incidents"].iter_rows(named=True)]),
     }
 
 

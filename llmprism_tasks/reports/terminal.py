@@ -51,9 +51,15 @@ WITHHELD = (
 )
 """Text about jobs that were set aside."""
 
+COLUMNS = (
+    "median, 95 %: half of the steps, and 95 of 100, take no longer. sure: how likely it is that the row is right."
+)
+"""Text below the table of jobs."""
+
 LIST_BROKEN = (
-    'To list them: llmprism sql "SELECT DISTINCT expectation, severity, observed FROM validation_results '
-    'WHERE NOT success" with the --warehouse of this report'
+    'To list them: llmprism sql "SELECT expectation, severity, count(*) AS windows, sum(unexpected_count) AS rows '
+    'FROM validation_results WHERE NOT success GROUP BY ALL" with the --warehouse of this report. '
+    "The notes in expectations/ say why each should hold, and what to do if it does not."
 )
 
 
@@ -75,7 +81,7 @@ def render(summary: Row) -> RenderableType:
             Text(f"And {len(incidents) - MOST_ROWS:,} lesser incidents: llmprism report --format json lists all."),
         ]
     if summary["jobs"]:
-        parts += [Text(), _jobs(summary["jobs"])]
+        parts += [Text(), _jobs(summary["jobs"]), Text(COLUMNS, "dim")]
     return _wide(Group(*parts, Text(), *_windows(summary["windows"])))
 
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 from captured_minutes import WINDOWS, differing, drop, warehouse_in
 
 from demo.local_airflow import LocalAirflow, free_ports, running, started
@@ -15,6 +16,7 @@ from demo.local_airflow import LocalAirflow, free_ports, running, started
 PATIENCE_S = 180
 
 
+@pytest.mark.filterwarnings(r"error:subprocess \d+ is still running:ResourceWarning")
 def test_a_backfill_ends_with_the_rows_of_analyze(tmp_path: Path) -> None:
     drop(tmp_path)
     airflow = LocalAirflow(tmp_path, free_ports(18080))

@@ -41,7 +41,7 @@ def replay() -> None:
     """Simulate ten minutes, run each through Airflow, show what was found."""
     if running(FOLDER) is not None:
         raise LocalAirflowError("The demo's Airflow is running. Stop it first with: make down")
-    shutil.rmtree(FOLDER, ignore_errors=True)
+    make_room(FOLDER)
     began = time.monotonic()
 
     def say(text: str) -> None:
@@ -100,6 +100,7 @@ def up() -> None:
         airflow = LocalAirflow(FOLDER, free_ports())
         # The first run finds a topology, however late the feed is.
         write_minute(FOLDER, scenario="demo", window=Window.containing(time.time_ns(), MINUTE_NS).shifted(-1), seed=0)
+        airflow.migrate()
         airflow.start(scheduled=True)
     airflow = attached(FOLDER)
     airflow.wait_until_ready(DAG, FEED)
@@ -117,6 +118,22 @@ def up() -> None:
 def replayed(folder: Path) -> bool:
     """Tell whether a folder is one that `replay` left: beside its old minutes, live ones would look much too late."""
     return (folder / FLOWS_PATTERN.format(window=datetime.fromisoformat(FIRST))).exists()
+
+
+def make_room(folder: Path) -> None:
+    """Delete what an earlier `replay` left, which simulates the same again.
+
+    Raises
+    ------
+    LocalAirflowError : the folder holds flows of the live feed, which nobody can make again
+    """
+    if any(folder.glob("flows/*")) and not replayed(folder):
+        raise LocalAirflowError(
+            f"{folder.name} holds the flows and results of make up, which make demo would delete. To keep them, rename "
+            f"the folder: mv {folder.name} {folder.name}-live. Otherwise delete it: rm -r {folder.name}. "
+            "Then run make demo again."
+        )
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def down() -> None:

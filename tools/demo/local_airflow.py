@@ -114,23 +114,30 @@ class LocalAirflow:
         if result.returncode:
             raise LocalAirflowError(f"{' '.join(words)} ended with {result.returncode}\n{result.stdout or ''}")
 
-    def prepare(self) -> None:
-        """Make the metadata database, and store the DAGs in it."""
+    def migrate(self) -> None:
+        """Make the metadata database, or bring it up to date."""
         (self.folder / "airflow").mkdir(parents=True, exist_ok=True)
         self.command("airflow", "db", "migrate")
+
+    def prepare(self) -> None:
+        """Make the metadata database, and store the DAGs in it."""
+        self.migrate()
         self.command("airflow", "dags", "reserialize")
 
-    def start(self, *, scheduled: bool) -> None:
-        """Start all of Airflow in a process group of its own; it outlives this process until `stop`.
+    def start(self, *, scheduled: bool) -> list[subprocess.Popen[bytes]]:
+        """Start all of Airflow, whose database is there, in a process group of its own.
 
         The password that Airflow makes up ends in a file and in the log, so only this user can enter the folder.
+
+        Returns
+        -------
+        the processes; they outlive this one until `stop`
         """
         self.folder.chmod(0o700)
         config = self.folder / "airflow" / "config"
         config.mkdir(parents=True, exist_ok=True)
         shutil.copy(Path(__file__).parent / "config" / "airflow_local_settings.py", config)
-        self.command("airflow", "db", "migrate")
-        pids: list[int] = []
+        processes: list[subprocess.Popen[bytes]] = []
         for part in PARTS:
             with self.log.open("ab") as log:
                 process = subprocess.Popen(
@@ -140,11 +147,13 @@ class LocalAirflow:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    process_group=pids[0] if pids else 0,
+                    process_group=processes[0].pid if processes else 0,
                     umask=0o077,
                 )
-            pids.append(process.pid)
-        _state(self.folder).write_text(json.dumps({"pids": pids, "port": self.port}), encoding="utf-8")
+            processes.append(process)
+        noted = {"pids": [process.pid for process in processes], "port": self.port}
+        _state(self.folder).write_text(json.dumps(noted), encoding="utf-8")
+        return processes
 
     def wait_until_ready(self, *dags: str) -> None:
         """Return when the scheduler is alive and knows the DAGs.
@@ -203,11 +212,13 @@ def _wait_while(lives: Callable[[int], bool], pid: int) -> None:
 @contextlib.contextmanager
 def started(airflow: LocalAirflow, *, scheduled: bool) -> Iterator[None]:
     """Run an Airflow for the length of a block."""
-    airflow.start(scheduled=scheduled)
+    processes = airflow.start(scheduled=scheduled)
     try:
         yield
     finally:
         airflow.stop()
+        for process in processes:
+            process.wait()
 
 
 @contextlib.contextmanager

@@ -21,7 +21,8 @@ RECENT_WINDOWS = 60
 """Windows by which the growth is measured: an hour holds the usual comings and goings of jobs."""
 
 SOON_H, LATER_H = 2, 48
-"""Hours of growth for which there must be room: less than a night shift needs to react, less than a weekend."""
+"""Hours of growth for which there must be room: less than a night shift needs to react; where something is kept for
+ever, less than a weekend. Where all expires, there must be room for all that will be kept."""
 
 EXCHANGED_BYTES = 60
 """Bytes in TMPDIR for each flow of a window and its look-back."""
@@ -66,17 +67,17 @@ class Growth:
 
 
 def room(growth: Growth, free: int, settings: Settings) -> Finding:
-    """Judge the room on the warehouse's disk by what the next hours will write."""
+    """Judge the room on the warehouse's disk by what the next hours will write, and by what will be kept."""
     hourly = growth.per_window / growth.window_h
     at_rest = growth.at_rest(settings)
-    coming = LATER_H * hourly if at_rest is None else min(LATER_H * hourly, max(at_rest - growth.size, 0))
+    coming = LATER_H * hourly if at_rest is None else max(at_rest - growth.size, 0)
     rest = "without end" if at_rest is None else f"up to {_size(at_rest)}"
     found = (
         f"{_size(growth.size)}; a window adds {_size(growth.per_window)}, a day {_size(24 * hourly)}, {rest}; "
         f"{_size(free)} are free"
     )
     more = "Make room there, or keep less: retention.flows_h, and llmprism_maintenance running."
-    soon = min(SOON_H * hourly, coming) if at_rest is not None else SOON_H * hourly
+    soon = min(SOON_H * hourly, coming)
     return judged("warehouse's disk", found, problem=more if free < soon else "", warning=more if free < coming else "")
 
 

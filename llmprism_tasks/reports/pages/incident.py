@@ -47,8 +47,8 @@ def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: 
         if found.is_empty():
             raise InputError(
                 found=f"no incident {shown(incident_id)}",
-                expected="an incident of the first page; windows that were run again may have changed its id",
-                todo="Choose it from the first page, over a range that holds it.",
+                expected="an incident of the warehouse; windows that were run again may have changed its id",
+                todo="Choose it from the first page, over a range that holds it, or from llmprism report.",
             )
         incident = found.row(0, named=True)
         worst = incident["worst_window_start_ns"]

@@ -53,7 +53,7 @@ def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: 
             raise InputError(
                 found=f"no job {shown(job_id)} in this range",
                 expected="a job that was seen in it",
-                todo="Choose a job from the first page, or a longer range.",
+                todo="Choose a job from the first page or from llmprism report, or a longer range.",
             )
         frames: Frames = {"job": job}
         windows = ask("job_windows", **asked.values, **named)["window_start_ns"]

@@ -76,6 +76,8 @@ def test_what_only_a_page_shows_is_refused_without_one(
         (["--last", "24x"], "last=24x; expected one of 15m"),
         (["--job", "nosuch"], "no job nosuch"),
         (["--incident", "nosuch"], "no incident nosuch"),
+        (["--job", "nosuch"], "or from llmprism report"),  # a command has no first page to choose from
+        (["--incident", "nosuch"], "or from llmprism report"),
     ],
 )
 def test_a_page_of_what_is_not_there_is_refused(

@@ -240,7 +240,16 @@ def test_checks_that_failed_are_told_by_severity_with_the_query_that_lists_them(
     text = words(shown(warehouse))
     assert said in text
     sql = text.partition('llmprism sql "')[2].partition('"')[0]
-    assert sorted(query(warehouse, sql)["severity"]) == severities
+    listed = query(warehouse, sql)
+    assert sorted(listed["severity"]) == severities
+    assert listed.select("windows", "rows").rows() == [(1, 3)] * len(severities)  # and nothing that is JSON
+
+
+def test_what_is_not_plain_in_the_table_of_jobs_is_said_below_it(warehouse: Warehouse, minute: Minute) -> None:
+    minute(0)
+    table, _, below = words(shown(warehouse)).partition("median, 95 %: ")
+    assert "median 95 % sure where" in table
+    assert "sure: how likely it is that the row is right." in below
 
 
 def test_flows_without_jobs_are_not_called_healthy(warehouse: Warehouse, minute: Minute) -> None:

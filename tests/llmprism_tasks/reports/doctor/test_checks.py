@@ -81,6 +81,14 @@ def test_a_warehouse_that_has_stopped_growing_needs_no_more_room(size_mb: int, s
     assert (found.state, "up to 360 MB" in found.found) == (state, True)
 
 
+@pytest.mark.parametrize(("free_gb", "state"), [(130, OK), (128, WARNING), (7, WARNING)])
+def test_there_is_room_for_all_that_will_be_kept(free_gb: int, state: str) -> None:
+    """A megabyte a minute for ninety days is 129.6 gigabytes, however far away that is."""
+    growth = Growth(size=10**6, by_table={"flows": 1e6}, flows=1e5, window_h=MINUTE_H)
+    found = storage.room(growth, free_gb * 10**9, Settings(retention=RetentionSettings(flows_h=90 * 24)))
+    assert (found.state, "up to 130 GB" in found.found) == (state, True)
+
+
 @pytest.mark.parametrize(("free", "state"), [(72_000_001, OK), (72_000_000, PROBLEM)])
 def test_tasks_have_room_for_what_they_hand_over(free: int, state: str) -> None:
     """60 bytes for each of 100,000 flows of six windows, twice."""

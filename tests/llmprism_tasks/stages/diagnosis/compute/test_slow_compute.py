@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from handmade import MB, MS, WINDOW, Row
 from hypothesis import given
+from hypothesis import settings as generated
 from hypothesis import strategies as st
 from job_evidence import DEFAULT, STEP, history, kinds, shuffled, steps, without_rows, working
 from polars.testing import assert_frame_equal
@@ -343,6 +344,7 @@ def test_no_evidence_no_rows() -> None:
     assert_frame_equal(found(without_rows(working([ring(late(100))]))), pl.DataFrame(schema=FINDING_SCHEMA))
 
 
+@generated(max_examples=15)
 @given(st.integers(60, 400), st.integers(0, 3), st.integers(3, 10), st.integers(0, 10**6))
 def test_whoever_is_slow_is_named_in_whatever_order_rows_come(by: int, who: int, steps: int, seed: int) -> None:
     """With jitter of up to 1 %."""

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from handmade import WINDOW
 from hypothesis import given
+from hypothesis import settings as generated
 from hypothesis import strategies as st
 from job_evidence import DEFAULT, groups, shuffled, together, without_rows
 from network_evidence import HEALTHY, SLOW, Hop, both, job, late, ring
@@ -414,6 +415,7 @@ def test_no_evidence_no_rows() -> None:
     assert_frame_equal(found(without_rows(slow_nic())), pl.DataFrame(schema=FINDING_SCHEMA))
 
 
+@generated(max_examples=15)
 @given(st.sampled_from("abcdef"), st.floats(1.4, 8), st.integers(0, 10**6))
 def test_the_slow_nic_is_named_whoever_it_is_in_whatever_order_rows_come(nic: str, factor: float, seed: int) -> None:
     def of(nics: str) -> float:
