@@ -30,7 +30,7 @@ from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.storage import window_row
 
 if TYPE_CHECKING:
-    from llmprism_tasks.validation.definitions import Outcome
+    from llmprism_tasks.validation.checkpoint import Outcome
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Observed(NamedTuple):
 
 def prepare() -> None:
     """Import what `validate` needs, before or while something else is done."""
-    from llmprism_tasks.validation import definitions  # noqa: F401, PLC0415 - brings Great Expectations
+    from llmprism_tasks.validation import checkpoint  # noqa: F401, PLC0415 - brings Great Expectations
 
 
 def validate(warehouse: Warehouse, window: Window, tables: Sequence[str], *, docs: Path | None = None) -> pl.DataFrame:
@@ -232,21 +232,21 @@ def _observe(
     First it is only asked whether expectations hold. The rows that break some are then found in the tables that do not
     hold, or, where pages are to be built, in all of them.
     """
-    from llmprism_tasks.validation import definitions  # noqa: PLC0415 - brings Great Expectations
+    from llmprism_tasks.validation import checkpoint  # noqa: PLC0415 - brings Great Expectations
     from llmprism_tasks.warehouse.storage import batch  # noqa: PLC0415 - brings SQLAlchemy
 
     if docs is not None:
         data_docs.make_room(docs)
     batch.narrow(connection, window, tables=tables, without=without)
     suites = {table: suite(table) for table in tables}
-    outcomes = {one.name: one for one in definitions.run(connection, suites)}
+    outcomes = {one.name: one for one in checkpoint.run(connection, suites)}
     wrong = [one for one in outcomes.values() if not one.success]
     stops = any(one.severity == CRITICAL for one in wrong)
     if docs is not None and (stops or data_docs.is_hourly(window)):
-        outcomes = {one.name: one for one in definitions.run(connection, suites, rows=True, docs=docs)}
+        outcomes = {one.name: one for one in checkpoint.run(connection, suites, rows=True, docs=docs)}
     elif wrong:
         of_wrong = {table: one for table, one in suites.items() if any(_table(each.name) == table for each in wrong)}
-        outcomes |= {one.name: one for one in definitions.run(connection, of_wrong, rows=True)}
+        outcomes |= {one.name: one for one in checkpoint.run(connection, of_wrong, rows=True)}
     rows = [{"window_start_ns": window.start_ns} | _row(one) for one in outcomes.values()]
     results = conform(pl.DataFrame(rows, schema=empty("validation_results").schema), "validation_results")
     return Observed(results, {one.name: _rows_by_job(connection, one) for one in outcomes.values() if not one.success})

@@ -1,4 +1,4 @@
-"""Validation definitions of Great Expectations over one window of the warehouse: suites in, outcomes and Data Docs out.
+"""Checkpoints of Great Expectations over one window of the warehouse: suites in, outcomes and Data Docs out.
 
 Importing this module takes seconds, for it imports Great Expectations.
 """
@@ -68,7 +68,7 @@ class Outcome(NamedTuple):
 def run(
     connection: Any, suites: Mapping[str, Mapping[str, Any]], *, rows: bool = False, docs: Path | None = None
 ) -> list[Outcome]:
-    """Hold tables against suites: a validation definition for each, without a checkpoint, which would only take longer.
+    """Hold tables against suites: a validation definition and a checkpoint for each.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def run(
     outcomes = [
         outcome
         for table, suite in suites.items()
-        for outcome in _run(_definition(context, source, table, suite), table, suite, rows=rows)
+        for outcome in _run(_checkpoint(context, source, table, suite, rows=rows), table, suite)
     ]
     if docs is not None:
         context.build_data_docs()
@@ -124,16 +124,23 @@ def _asset(table: str) -> dict[str, Any]:
     return {"name": table, "type": "table", "table_name": table, "batch_definitions": [{"name": "window"}]}
 
 
-def _definition(
-    context: EphemeralDataContext, source: SQLDatasource, table: str, suite: Mapping[str, Any]
-) -> gx.ValidationDefinition:
-    """Return the definition that holds a table against its suite."""
+def _checkpoint(
+    context: EphemeralDataContext, source: SQLDatasource, table: str, suite: Mapping[str, Any], *, rows: bool
+) -> gx.Checkpoint:
+    """Return a checkpoint that holds a table against its suite."""
     definition = gx.ValidationDefinition(
         name=table,
         data=source.get_asset(table).get_batch_definition("window"),
         suite=context.suites.add(gx.ExpectationSuite(**suite)),
     )
-    return context.validation_definitions.add(definition)
+    found = {"result_format": "COMPLETE", "unexpected_index_column_names": list(_named_by(table))}
+    return context.checkpoints.add(
+        gx.Checkpoint(
+            name=table,
+            validation_definitions=[context.validation_definitions.add(definition)],
+            result_format=found if rows else "BOOLEAN_ONLY",
+        )
+    )
 
 
 def _named_by(table: str) -> tuple[str, ...]:
@@ -142,10 +149,9 @@ def _named_by(table: str) -> tuple[str, ...]:
     return contract.key if len(contract.key) > 1 else contract.column_names
 
 
-def _run(definition: gx.ValidationDefinition, table: str, suite: Mapping[str, Any], *, rows: bool) -> list[Outcome]:
-    found = {"result_format": "COMPLETE", "unexpected_index_column_names": list(_named_by(table))}
-    results = definition.run(result_format=found if rows else "BOOLEAN_ONLY").results
-    outcomes = {outcome.name: outcome for outcome in (_outcome(table, result) for result in results)}
+def _run(checkpoint: gx.Checkpoint, table: str, suite: Mapping[str, Any]) -> list[Outcome]:
+    (results,) = checkpoint.run().run_results.values()
+    outcomes = {outcome.name: outcome for outcome in (_outcome(table, result) for result in results.results)}
     return [outcomes[f"{table}.{one['meta']['name']}"] for one in suite["expectations"]]
 
 
