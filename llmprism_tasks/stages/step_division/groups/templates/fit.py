@@ -1,7 +1,7 @@
 """The fit of templates: a group is cut at silences so that most segments move what a template says.
 
 Templates are proposed by cutting at silences of different lengths, and each is made better by the segments that it
-finds. The best cuts are a dynamic program (`kernels/template_cuts.py`).
+finds, and by what comes between each two of these. The best cuts are a dynamic program (`kernels/template_cuts.py`).
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ class Fitting(NamedTuple):
             whole = self._are_like(segments, template)[:, template > 0].mean(axis=1) >= NEARLY_ALL
             if whole.sum() < FEW_BURSTS:
                 return None
-            template = np.median(segments[whole], axis=0)
+            # From the begin of one to that of the next: what always comes between two of them is a part of a step.
+            before = np.cumsum(segments, axis=0) - segments
+            template = np.median(np.diff(before[whole], axis=0), axis=0)
         return self._steps(longest, cuts, segments, template)
 
     def longest(self, per_step: int, template: Floats) -> Silences:
