@@ -112,9 +112,10 @@ class Fitting(NamedTuple):
             whole = self._are_like(segments, template)[:, template > 0].mean(axis=1) >= NEARLY_ALL
             if whole.sum() < FEW_BURSTS:
                 return None
-            # From the begin of one to that of the next: what always comes between two of them is a part of a step.
+            # What nearly always comes between two of them is a part of a step.
             before = np.cumsum(segments, axis=0) - segments
-            template = np.median(np.diff(before[whole], axis=0), axis=0)
+            between = np.diff(before[whole], axis=0) - segments[whole][:-1]
+            template = np.median(segments[whole], axis=0) + np.quantile(between, 1 - NEARLY_ALL, axis=0)
         return self._steps(longest, cuts, segments, template)
 
     def longest(self, per_step: int, template: Floats) -> Silences:
