@@ -115,7 +115,7 @@ class Fitting(NamedTuple):
             # What nearly always comes between two of them is a part of a step.
             before = np.cumsum(segments, axis=0) - segments
             between = np.diff(before[whole], axis=0) - segments[whole][:-1]
-            template = np.median(segments[whole], axis=0) + np.quantile(between, 1 - NEARLY_ALL, axis=0)
+            template = np.median(segments[whole], axis=0) + np.quantile(between, 1 - NEARLY_ALL, axis=0, method="lower")
         return self._steps(longest, cuts, segments, template)
 
     def longest(self, per_step: int, template: Floats) -> Silences:
