@@ -62,8 +62,8 @@ class Steps(NamedTuple):
     explained : ratio of the streams' bytes that are in steps, all streams alike
     told : whether silences or bytes tell that these are the steps, and not parts of them
     ended : whether the optimizer's silence, or the end of the backward pass, tells where they end, too
-    clarity_of_parts : the greatest of a smaller template that explains all, whether its segments are likely to be steps
-        or not
+    clarity_of_parts : the greatest of a smaller template that explains nearly all, whether its segments are likely to
+        be steps or not; the smaller one explains less where records are lost, for many steps together lack a like part
     """
 
     template: Floats

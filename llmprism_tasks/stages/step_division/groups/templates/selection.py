@@ -159,7 +159,7 @@ def _find_steps(
     by_silence = cycled is not None and best is cycled
     if best is not None:
         smaller = (one for one in fitted if one.template.sum() < best.template.sum())
-        parts = [one.clarity for one in smaller if one.explained >= EXPLAINED_BYTES]
+        parts = [one.clarity for one in smaller if one.explained >= NEARLY_ALL]
         best = best._replace(clarity_of_parts=float(np.nanmax([-np.inf, *parts])))
         explains = by_silence or best.explained >= EXPLAINED_BYTES
         made_of = _steps_of_micro_batches(best, fitting) if explains else None
@@ -267,13 +267,14 @@ def _steps_of_micro_batches(micro: Steps, fitting: Fitting) -> Steps | None:
 
 
 def _steps_by_passes(found: Steps, fitting: Fitting) -> Steps | None:
-    """Return the steps of a group, cut where the backward pass ends; None where silences show no passes."""
+    """Return the steps of a group, cut where the backward pass ends; None where silences show no passes, or where these
+    cuts do not explain all."""
     backward = _end_of_backward(found.ends_ns[found.whole], fitting)
     if backward is None:
         return None
     longest = fitting.longest(CLOCKED_SILENCES_PER_STEP, found.template)
     steps = _cut_near_places(backward.places, fitting, longest, found)
-    return None if steps is None else steps._replace(ended=True)
+    return None if steps is None or steps.explained < EXPLAINED_BYTES else steps._replace(ended=True)
 
 
 def _has_visible_passes(steps: Steps, fitting: Fitting, parts: int = 1) -> bool:
