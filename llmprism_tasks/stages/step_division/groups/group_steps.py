@@ -276,10 +276,11 @@ def _recut_group(
     times: Times, offsets: Integers, group: _Group, ends: Integers, settings: RhythmSettings, *, by_passes: bool
 ) -> Found | None:
     """Return the steps of one group, given when they ended as somebody found them."""
-    # What never pauses says nothing of ends: where all else ends a step there already, nobody else is asked.
-    sample = samples(times, offsets, group.place, group.sender)[0]
-    steps = repeated_at(sample.traffic, ends, settings, by_passes=by_passes)
-    if steps is None:
+    sample, steps = likeliest(
+        samples(times, offsets, group.place, group.sender),
+        lambda traffic: repeated_at(traffic, ends, settings, by_passes=by_passes),
+    )
+    if sample is None or steps is None:
         return None
     cut = _steps_by_template(
         steps, _bytes_per_segment(times, offsets, group.place, steps.until_ns), group.back, settings

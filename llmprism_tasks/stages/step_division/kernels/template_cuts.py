@@ -14,9 +14,7 @@ from llmprism_tasks.numerics.robust import Floats, Integers
 
 SILENCE_WORTH = 0.15
 """What a cut is worth for each e-fold of its silence, in segments that are like the template: a silence a hundred times
-as long is not worth a segment, but decides between two cuts that both make one. The cut that ends a segment unlike the
-template is worth nothing: else many pieces, as of the step that the data begin or end in, would be worth more than what
-is passed over at once."""
+as long is not worth a segment, but decides between two cuts that both make one."""
 
 UNLIKE_COST = 0.5
 """What a segment costs that is unlike the template, in segments that are: two cuts in the wrong place are not worth
@@ -52,12 +50,12 @@ def best_cuts(moved: Floats, silences: Floats, tolerance: float, most: float) ->
             for s in range(streams):
                 unlike += min(abs(moved[j, s] - moved[i, s] - 1.0) / tolerance, 1.0)
             unlike /= streams
-            cut = SILENCE_WORTH * silences[j]
             cost = 0.0 if j == places - 1 else UNLIKE_COST
-            value = best[i] + (1.0 - unlike + cut if unlike <= most else min(cut, 0.0) - cost)
+            value = best[i] + (1.0 - unlike if unlike <= most else -cost)
             if value > best[j]:
                 best[j], back[j] = value, i
             i -= 1
+        best[j] += SILENCE_WORTH * silences[j]
     count, place = 0, places - 1
     while place >= 0:
         count, place = count + 1, back[place]

@@ -1,7 +1,7 @@
 """The fit of templates: a group is cut at silences so that most segments move what a template says.
 
 Templates are proposed by cutting at silences of different lengths, and each is made better by the segments that it
-finds, and by what comes between each two of these. The best cuts are a dynamic program (`kernels/template_cuts.py`).
+finds. The best cuts are a dynamic program (`kernels/template_cuts.py`).
 """
 
 from __future__ import annotations
@@ -112,10 +112,7 @@ class Fitting(NamedTuple):
             whole = self._are_like(segments, template)[:, template > 0].mean(axis=1) >= NEARLY_ALL
             if whole.sum() < FEW_BURSTS:
                 return None
-            # What nearly always comes between two of them is a part of a step.
-            before = np.cumsum(segments, axis=0) - segments
-            between = np.diff(before[whole], axis=0) - segments[whole][:-1]
-            template = np.median(segments[whole], axis=0) + np.quantile(between, 1 - NEARLY_ALL, axis=0, method="lower")
+            template = np.median(segments[whole], axis=0)
         return self._steps(longest, cuts, segments, template)
 
     def longest(self, per_step: int, template: Floats) -> Silences:

@@ -29,10 +29,6 @@ CLOCKED_CLEAR_SIGMAS = 0.7
 of micro-batches and layers are nearer to each other. Steps of captured training have 0.9 to 2.3; micro-batches and hops
 of a ring that the byte clock took for steps, since a minute held less than three of these, -0.3 to 0.5."""
 
-PAUSED_CLEAR_SIGMAS = 0.5
-"""The same where longer silences come after several of them: these pauses are silences between steps, too, which differ
-more then. It is what micro-batches and hops have at most."""
-
 EXPLAINED_BYTES = 0.95
 """Ratio of the bytes that a template must explain to be one of steps where its silences are not clear: layers of a
 sharded model were seen to explain 0.6 to 0.92, its steps 0.96 to 1."""
@@ -62,8 +58,8 @@ class Steps(NamedTuple):
     explained : ratio of the streams' bytes that are in steps, all streams alike
     told : whether silences or bytes tell that these are the steps, and not parts of them
     ended : whether the optimizer's silence, or the end of the backward pass, tells where they end, too
-    clarity_of_parts : the greatest of a smaller template that explains nearly all, whether its segments are likely to
-        be steps or not; the smaller one explains less where records are lost, for many steps together lack a like part
+    clarity_of_parts : the greatest of a smaller template that explains all, whether its segments are likely to be steps
+        or not
     """
 
     template: Floats
@@ -111,29 +107,6 @@ def is_between_longer(larger: Steps, smaller: Steps) -> bool:
     ours, others = silence[both], silence[~both]
     error = sum((some.var() + LEAST_VARIANCE) / some.size for some in (ours, others))
     return bool(ours.mean() - others.mean() >= CLEAR_SIGMAS * np.sqrt(error))
-
-
-def different(fitted: list[Steps]) -> list[Steps]:
-    """Return the templates but those that are the same as one that explains more."""
-    kept: list[Steps] = []
-    for one in sorted(fitted, key=lambda one: -one.explained):
-        if all(abs(np.log(one.template.sum() / other.template.sum())) > SAME_TEMPLATE for other in kept):
-            kept.append(one)
-    return kept
-
-
-def is_multiple(larger: Steps, part: Steps, traffic: Traffic) -> bool:
-    """Say whether a template is a whole number of a smaller one that is clear, with no more in it. The two halves of a
-    step that a sharded optimizer keeps apart are a step."""
-    times = float(larger.template.sum() / part.template.sum())
-    return bool(
-        round(times) > 1
-        and abs(np.log(times / round(times))) <= SAME_TEMPLATE
-        and part.explained >= EXPLAINED_BYTES
-        and part.clarity >= PAUSED_CLEAR_SIGMAS
-        and not is_scatter_and_gather(larger, part)
-        and not has_more(larger, part, traffic)
-    )
 
 
 def is_several(larger: Steps, smaller: Steps, traffic: Traffic) -> bool:

@@ -17,6 +17,8 @@ pipeline are what lies between the silences at which nothing is under way (`bala
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 
 from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
@@ -38,11 +40,10 @@ from llmprism_tasks.stages.step_division.groups.templates.levels import (
     SAME_TEMPLATE,
     Steps,
     bytes_of_pairs,
-    different,
     explained_between,
     has_more,
     has_same_pairs,
-    is_multiple,
+    is_between_longer,
     is_scatter_and_gather,
     is_several,
     takes_part,
@@ -145,7 +146,7 @@ def _find_steps(
     if fitting.silences.at.size < FEW_BURSTS:
         return None
     tried = [fitting.fit(template, SILENCES_PER_STEP) for template in fitting.proposed()]
-    fitted = different([one for one in tried if one is not None and has_same_pairs(one, traffic)])
+    fitted = [one for one in tried if one is not None and has_same_pairs(one, traffic)]
     likely = [one for one in fitted if one.is_likely()]
     best = _choose_clear_template(likely, fitting, by_passes=by_passes, by_pauses=by_pauses)
     cycled = None
@@ -159,16 +160,13 @@ def _find_steps(
     by_silence = cycled is not None and best is cycled
     if best is not None:
         smaller = (one for one in fitted if one.template.sum() < best.template.sum())
-        parts = [one.clarity for one in smaller if one.explained >= NEARLY_ALL]
+        parts = [one.clarity for one in smaller if one.explained >= EXPLAINED_BYTES]
         best = best._replace(clarity_of_parts=float(np.nanmax([-np.inf, *parts])))
-        explains = by_silence or best.explained >= EXPLAINED_BYTES
-        made_of = _steps_of_micro_batches(best, fitting) if explains else None
-        if made_of is not None:
-            best = made_of
-        elif explains and not best.told:
+        if not best.told and (by_silence or best.explained >= EXPLAINED_BYTES):
+            made_of = _steps_of_micro_batches(best, fitting)
             shown = _steps_by_passes(best, fitting) if by_passes else None
             # Where passes are seen, single pairs are asked as well: they tell the ends more exactly.
-            best = shown or best._replace(told=by_silence)
+            best = made_of or shown or best._replace(told=by_silence)
     if not by_bytes or by_silence or (best is not None and best.told):
         return best
     found = _steps_by_byte_clock(fitting)
@@ -267,14 +265,13 @@ def _steps_of_micro_batches(micro: Steps, fitting: Fitting) -> Steps | None:
 
 
 def _steps_by_passes(found: Steps, fitting: Fitting) -> Steps | None:
-    """Return the steps of a group, cut where the backward pass ends; None where silences show no passes, or where these
-    cuts do not explain all."""
+    """Return the steps of a group, cut where the backward pass ends; None where silences show no passes."""
     backward = _end_of_backward(found.ends_ns[found.whole], fitting)
     if backward is None:
         return None
     longest = fitting.longest(CLOCKED_SILENCES_PER_STEP, found.template)
     steps = _cut_near_places(backward.places, fitting, longest, found)
-    return None if steps is None or steps.explained < EXPLAINED_BYTES else steps._replace(ended=True)
+    return None if steps is None else steps._replace(ended=True)
 
 
 def _has_visible_passes(steps: Steps, fitting: Fitting, parts: int = 1) -> bool:
@@ -295,8 +292,7 @@ def _end_of_backward(ends: Integers, fitting: Fitting, parts: int = 1) -> passes
 def _choose_clear_template(tried: list[Steps], fitting: Fitting, *, by_passes: bool, by_pauses: bool) -> Steps | None:
     """Return what the smallest clear template makes of a group that is no part of a larger one; None without any.
 
-    If none is clear, it is the smallest one. Several of a smaller one that is rather clear are none: the longest
-    silences lie as far apart by chance, or are pauses. In a ring alone they may be, for its buckets are clear, too.
+    If none is clear, it is the smallest one such that the silences between several of it are no longer.
 
     Bursts that have no silence inside may be steps, or parts of steps: nobody can tell what several of them are, unless
     these explain more, as they do where something comes once in them. Where they show a forward and a backward pass,
@@ -313,8 +309,6 @@ def _choose_clear_template(tried: list[Steps], fitting: Fitting, *, by_passes: b
         and (one.explained > more or _has_visible_passes(one, fitting))
         and not any(has_more(larger, one, fitting.traffic) for larger in tried[place + 1 :])
     ]
-    if not by_passes:
-        known = [one for one in known if not any(is_multiple(one, part, fitting.traffic) for part in known)]
     clear = next((one for one in known if one.clarity >= CLEAR_SIGMAS and one.explained > more), None)
     paused = _steps_between_pauses(clear, fitting) if clear is not None and by_pauses else None
     if paused is not None:
@@ -325,7 +319,9 @@ def _choose_clear_template(tried: list[Steps], fitting: Fitting, *, by_passes: b
     if clear is not None:
         twice = (one for one in known if one.clarity >= CLEAR_SIGMAS and is_scatter_and_gather(one, clear))
         return next(twice, clear)._replace(told=True)
-    return known[0] if known else None
+    if not known:
+        return None
+    return reduce(lambda best, larger: larger if is_between_longer(larger, best) else best, known)
 
 
 def _steps_of_buckets(buckets: Steps, tried: list[Steps], fitting: Fitting) -> Steps | None:

@@ -11,14 +11,11 @@ from llmprism_tasks.stages.step_division.groups.templates.levels import (
     CLOCKED_CLEAR_SIGMAS,
     EXPLAINED_BYTES,
     NEARLY_ALL,
-    PAUSED_CLEAR_SIGMAS,
     SAME_TEMPLATE,
     Steps,
-    different,
     has_more,
     has_same_pairs,
     is_between_longer,
-    is_multiple,
     is_scatter_and_gather,
     is_several,
     times_of,
@@ -49,34 +46,6 @@ def test_silences_between_its_segments_are_longer(clarity: float, clear: bool) -
 @pytest.mark.parametrize(("of_parts", "clear"), [(1.4, True), (1.4 + A_BIT, False)])
 def test_two_steps_yield_to_one(of_parts: float, clear: bool) -> None:
     assert steps(explained=1.0, clarity=1.4, of_parts=of_parts).is_clear() == clear
-
-
-@pytest.mark.parametrize(("apart", "left"), [(SAME_TEMPLATE - A_BIT, [0.9]), (SAME_TEMPLATE + A_BIT, [0.9, 0.8])])
-def test_of_two_templates_that_are_the_same_the_one_that_explains_more_is_left(apart: float, left: list[float]) -> None:
-    less = steps(explained=0.8, clarity=1.0)
-    more = steps(explained=0.9, clarity=1.0)._replace(template=np.exp([apart]))
-    assert [one.explained for one in different([less, more])] == left
-
-
-@pytest.mark.parametrize(
-    ("times", "part", "multiple"),
-    [
-        (3.0, PAUSED_CLEAR_SIGMAS, True),
-        (3.0, PAUSED_CLEAR_SIGMAS - A_BIT, False),
-        (3.3, 1.0, False),
-        (1.0, 1.0, False),
-    ],
-)
-def test_several_of_a_clear_template_are_no_template_of_their_own(times: float, part: float, multiple: bool) -> None:
-    """Three steps of three messages each; the larger segment has all nine."""
-    starts = np.arange(9) * 10
-    traffic = Traffic(*np.zeros((2, 9), np.int64), starts, starts + 1, starts + 1, np.ones(9, np.int64))
-    until = np.array([25, 55, 1000])
-    one = steps(explained=1.0, clarity=part)._replace(until_ns=until)
-    larger = steps(explained=1.0, clarity=3.0)._replace(
-        template=np.array([times]), until_ns=np.array([1000, 1001, 1002])
-    )
-    assert is_multiple(larger, one, traffic) == multiple
 
 
 @pytest.mark.parametrize(("clarity", "halves"), [(2.5 + A_BIT, True), (2.5, False)])
