@@ -9,7 +9,7 @@ import polars as pl
 
 from llmprism_tasks.numerics import binomial
 from llmprism_tasks.numerics.max_subarray import best_runs
-from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers, sigma_of, student_factor
+from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, sigma_of, student_factor
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
 from llmprism_tasks.stages.diagnosis.step_times.workload import without_heavier
@@ -48,7 +48,7 @@ def _slow_run_row(
     if first < 0:
         return None
     run, since = excess[first : last + 1], _run_begin(excess > settings.least_effect, first, settings)
-    others = np.delete(excess, np.append(_earlier_run(excess[:since], run, settings), np.arange(since, last + 1)))
+    others = np.delete(excess, np.arange(since, last + 1))
     if since < settings.least_steps or np.median(run) <= np.quantile(others, USUAL_QUANTILE):
         return None
     # A job that drifts by itself is not news when it does, so what steps vary outside the run counts. Within it they
@@ -117,16 +117,6 @@ def _longest_run(excess: Floats, least: float) -> tuple[int, int]:
     between = max(least, MAJORITY * float(np.median(run[run > least])))
     (first,), (last,), _ = best_runs(excess - between, *series)
     return int(first), int(last)
-
-
-def _earlier_run(excess: Floats, run: Floats, settings: DiagnosisSettings) -> Integers:
-    """Return which of the steps before a run were as slow for long, once: a trouble that comes back is no habit.
-
-    A job that was as slow twice, or for single steps, does it by itself.
-    """
-    first, last = _longest_run(excess, max(settings.least_effect, MAJORITY * float(np.median(run))))
-    lasts = first >= 0 and last + 1 - first >= settings.least_steps
-    return np.arange(first, last + 1) if lasts else np.empty(0, np.int64)
 
 
 def _run_begin(slow: Flags, first: int, settings: DiagnosisSettings) -> int:

@@ -161,14 +161,6 @@ def test_what_the_job_does_now_and_then_by_itself_is_no_news(before: int, news: 
     assert is_news(lengths, current=6) == news
 
 
-@pytest.mark.parametrize(("earlier", "news"), [(1, True), (2, False)])
-def test_a_trouble_that_comes_back_is_news_and_one_that_comes_time_and_again_is_a_habit(
-    earlier: int, news: bool
-) -> None:
-    lengths = [*[*[1300.0] * 6, *[1000.0] * 12] * earlier, *WELL, *[1300] * 6]
-    assert is_news(lengths, current=6) == news
-
-
 @pytest.mark.parametrize(("slow", "news"), [(2, True), (4, False)])
 def test_slow_steps_that_follow_each_other_by_chance_are_no_news(slow: int, news: bool) -> None:
     """Three in a row somewhere among twelve: where 2 of 89 others are as slow, in one window of seven thousand; where 4
