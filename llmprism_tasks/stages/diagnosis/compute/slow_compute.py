@@ -169,7 +169,6 @@ def _persistent_runs(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.Data
             pl.col("noise", "lasting_noise", "seen_noise", "own_noise", "otherwise").first(),
             slow=(pl.col("excess") > pl.col("least")).sum(),
             steps=pl.len(),
-            now=pl.col("current").any(),
             ringed=pl.col("last_stage").is_null().all(),
         )
         .with_columns(more=pl.when("by_past").then((1 + pl.col("excess")) / (1 + pl.col("otherwise")) - 1))
@@ -183,7 +182,7 @@ def _persistent_runs(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.Data
             uneven=pl.col("own_noise") <= UNEVEN_SAMPLES_RATIO * (1 + pl.col("excess")) * pl.col("seen_noise"),
         )
         .filter(
-            pl.col("now", "paid"),
+            pl.col("paid"),
             pl.col("slow") >= settings.least_steps,
             pl.col("end_ns") - pl.col("start_ns") >= settings.least_lasting_s * 1e9,
             pl.col("slow") >= settings.persistence * pl.col("steps"),
