@@ -119,6 +119,17 @@ def test_a_trouble_is_over_once_all_was_well_for_as_long_as_one_has_to_last(
     assert named(evidence, persistence=0.9, least_lasting_s=lasts_s) == names
 
 
+def test_a_trouble_that_is_back_is_told_and_not_a_worse_one_that_was_over_before_the_window() -> None:
+    ready = [500.0 + 600 * (step < 3) + 300 * (step > 12) for step in range(16)]
+    evidence = working([{"a": [500] * 16, "b": ready, "c": [500] * 16, "d": [500] * 16}])
+    begins = evidence.history["start_ns"]
+    in_window = pl.col("start_ns") >= begins[10]
+    both = {name: getattr(evidence, name).with_columns(current=in_window) for name in ("steps", "history")}
+    evidence = dataclasses.replace(evidence, **both)
+    (row,) = found(evidence).to_dicts()
+    assert (row["subject"], row["start_ns"]) == ("b", begins[13])
+
+
 @pytest.mark.parametrize(("by", "names"), [(44, []), (46, [("addr", "b")])])
 def test_five_deviations_are_asked_for(by: float, names: list[tuple[str, str]]) -> None:
     """Of 900 ms, by the least deviation of 1 % that is believed: 45 ms."""
