@@ -14,6 +14,7 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.numerics.intervals import end_of_earlier
+from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.foreign import CHATTER_BYTES, MOST_FOREIGN_PAIRS
 from llmprism_tasks.stages.liveness.next_send import moments_of_pairs, next_sends, share_of_lost
@@ -90,7 +91,7 @@ def step_progress_at(
     if found is None:
         return None
     division, has_kept_period = found
-    whole = _whole_steps(division.endpoints, settings)
+    whole = _whole_steps(division.endpoints, bulk, settings)
     if whole is None:
         return None
     endpoints = division.endpoints.join(whole, on="step", how="semi")
@@ -125,11 +126,12 @@ def step_progress_at(
     return StepProgress(midway, ended_ns, silent_ns, period_ns, even, pairs, sends, lost, tuple(lengths_ns))
 
 
-def _whole_steps(endpoints: pl.DataFrame, settings: Settings) -> pl.DataFrame | None:
+def _whole_steps(endpoints: pl.DataFrame, bulk: pl.DataFrame, settings: Settings) -> pl.DataFrame | None:
     """Return the steps up to the last whole one; None if there are too few to decide.
 
     The last step is whole if it has the bytes of a typical step or of the smallest other step (records get lost), if
-    no more NICs lack their part in it than in the worst other step, and if they are as even as in other steps.
+    no more NICs lack their part in it than in the worst other step, and if they are as even as in other steps. Where
+    most NICs send again after its end, it is over, and the records of a NIC that lacks its part were lost.
     """
     nics = endpoints["addr"].n_unique()
     part = pl.col("part").drop_nans()
@@ -149,8 +151,12 @@ def _whole_steps(endpoints: pl.DataFrame, settings: Settings) -> pl.DataFrame | 
         return None
     usual, least = float(others["bytes"].median()), float(others["bytes"].min())  # type: ignore[arg-type]
     complete = last["bytes"].item() >= min(settings.rhythm.least_whole * usual, least)
-    complete &= last["missing"].item() <= others["missing"].max()
-    complete &= _is_as_even(last["uneven"].item(), others["uneven"], settings)
+    even = last["missing"].item() <= others["missing"].max()
+    even &= _is_as_even(last["uneven"].item(), others["uneven"], settings)
+    again = bulk.filter(
+        pl.col("flow_start_ns") > last["end_ns"].item(), pl.col("src_addr").is_in(endpoints["addr"].implode())
+    )
+    complete &= even or again["src_addr"].n_unique() > MAJORITY * nics
     return steps.select("step") if complete else steps[:-1].select("step")
 
 
@@ -190,7 +196,7 @@ def _division_of_whole_steps(bulk: pl.DataFrame, silent_ns: int, settings: Setti
     before_ns = _period_ns(earlier)
     for share in (0.0, *UNFINISHED_SHARES):
         found = steps_until(silent_ns - int(share * before_ns)) if share else whole
-        if found is None or _whole_steps(found.endpoints, settings) is None:
+        if found is None or _whole_steps(found.endpoints, bulk, settings) is None:
             continue
         if _has_kept_period(found, earlier):
             return found, True

@@ -15,6 +15,7 @@ from llmprism_tasks.stages.liveness.step_progress import (
     StepProgress,
     _are_micro_batches,
     _is_whole,
+    _whole_steps,
     pairs_outside_steps,
     step_progress_at,
 )
@@ -88,6 +89,20 @@ def test_of_a_pipeline_s_last_messages_a_record_may_be_lost(rails: int, lost: in
     back = [messages(f"b{rail}", f"a{rail}", every(1000, count=STEPS, start=300), 8 * MB) for rail in range(rails)]
     last = [messages(f"a{rail}", f"b{rail}", [LAST], 8 * MB) for rail in range(lost, rails)]
     assert cut_off_midway(*there, *back, *last) == expected
+
+
+@pytest.mark.parametrize(("again", "expected"), [("", STEPS - 1), ("ab", STEPS - 1), ("abc", STEPS)])
+def test_a_step_after_which_most_nics_send_again_is_over_whatever_it_lacks(again: str, expected: int) -> None:
+    """In the last step of a ring of four, the small part of one is missing."""
+    ends = pl.DataFrame({"step": range(STEPS)}).with_columns(end_ns=pl.col("step") * 1000 * MS)
+    parts = pl.DataFrame({"addr": list("abcd"), "bytes": [8 * MB, 8 * MB, 8 * MB, MB]})
+    endpoints = ends.join(parts, how="cross").filter((pl.col("step") < STEPS - 1) | (pl.col("addr") != "d"))
+    begun = pl.DataFrame(
+        {"src_addr": list(again), "flow_start_ns": 1000 * MS * STEPS}, schema_overrides={"src_addr": pl.String}
+    )
+    whole = _whole_steps(endpoints, begun, settings())
+    assert whole is not None
+    assert whole.height == expected
 
 
 @pytest.mark.parametrize(("other", "late", "expected"), [(600, 20, False), (400, 300, True)], ids=["within", "after"])
