@@ -133,10 +133,9 @@ def _beats(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings
     again = np.append(False, complete[1:] & complete[:-1] & (stream[1:] == stream[:-1]) & (np.diff(beat) == 1))
     counts = np.diff(of_stream)
     seen = streams.select("group", "threshold_ns", part=pl.col("size_class") >= 0)[stream[of_stream[:-1]]]
-    often = seen.with_columns(
-        of_typical=np.bincount(np.repeat(np.arange(counts.size), counts), of_typical), often=counts
-    )
-    as_often = pl.when(pl.col("part").any()).then(pl.len()).otherwise(pl.col("often").sum() / pl.col("often").max())
+    # A step whose bytes come in two bursts counts once, however many bursts that makes.
+    often = seen.with_columns(often=np.bincount(np.repeat(np.arange(counts.size), counts), of_typical))
+    as_often = pl.when(pl.col("part").any()).then(pl.len()).otherwise(pl.col("often").sum() / pl.col("often").median())
     present = often.select("group", present=as_often.over("group"))["present"].to_numpy()
     places, of_beat = grouped_sort.collected(beat, int(beat.max(initial=-1)) + 1)
     first = places[of_beat[:-1]]
@@ -144,7 +143,7 @@ def _beats(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings
     return (
         often.select(
             "group",
-            times=pl.col("of_typical").max().over("group"),
+            times=pl.col("often").max().over("group"),
             parted=pl.col("part").any().over("group"),
             quiet_ns=pl.col("threshold_ns").min().over("group"),
         )[np.repeat(np.arange(counts.size), counts)[first]]
