@@ -145,7 +145,8 @@ def long_silences(
         saved = _bytes_in_interval(written, gap.since_ns - where.period_ns, gap.since_ns + where.period_ns)
         in_mid_step = where.midway and saved < settings.recognition.least_bytes
         # A pause that is over needs no patience: no hang can be meant.
-        if not overdue_ and (in_mid_step or not silence.over or silence.restarted or unseen_ns):
+        stuck = in_mid_step and not where.even
+        if not overdue_ and (stuck or not silence.over or silence.restarted or unseen_ns):
             continue
         silence = dataclasses.replace(
             silence,

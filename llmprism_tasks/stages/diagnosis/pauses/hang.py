@@ -29,8 +29,8 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     those NICs are the subject.
 
     No row is written if no member stopped before the others and all had come equally far, because the job may have
-    ended there; nor if nothing else is seen any more, because the collector may be silent. If something shows who
-    stopped first, it is told then with `EVEN_ODDS` of its confidence.
+    ended or paused there; nor if nothing else is seen any more, because the collector may be silent. If something shows
+    who stopped first, it is told then with `EVEN_ODDS` of its confidence.
     """
     del settings
     rows = []
@@ -41,7 +41,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         may_have_ended = silence.where.even or silence.alone
         first = find_first_stopped(silence.where, at, together=not went_on or may_have_ended)
         quiet = (_replaced_nics(silence, at) if silence.restarted else None) or first
-        if went_on or quiet is not None or not may_have_ended:
+        if quiet is not None or not may_have_ended:
             hangs = not silence.restarted and (silence.over or first is not None)
             rows.append(_row(silence, quiet, at | dict(silence.replaced), hangs=hangs))
     return pl.DataFrame(rows, schema=FINDING_SCHEMA)

@@ -242,15 +242,23 @@ def test_who_stopped_was_due_before_the_others() -> None:
 
 @pytest.mark.parametrize(("silent", "overdue_"), [(11_500, False), (12_500, True)])
 def test_a_silence_is_news_from_ten_seconds_more_than_ever(silent: float, overdue_: bool) -> None:
-    """It was silent for 1.9 s before each step."""
-    parts = (whole(), begun(0.4), others(LAST + 40 + silent + 501))
+    """It was silent for 1.9 s before each step, and now `b` has not begun."""
+    parts = (whole(), begun(0.4, nics="acd"), others(LAST + 40 + silent + 501))
     assert bool(found(*parts, begun(0.6, at=LAST + 40 + silent))) == overdue_
+
+
+@pytest.mark.parametrize(("silent", "told"), [(7500, False), (8500, True)])
+def test_a_pause_of_all_in_mid_step_is_known_once_it_may_be_taken_for_a_restart(silent: float, told: bool) -> None:
+    """All had come equally far, and go on together."""
+    parts = (whole(), begun(0.4), others(LAST + 40 + silent + 501))
+    silences = found(*parts, begun(0.6, at=LAST + 40 + silent))
+    assert [(one.over, one.where.even) for one in silences] == [(True, True)] * told
 
 
 @pytest.mark.parametrize(("silent", "overdue_"), [(97_000, False), (103_000, True)])
 def test_a_job_of_long_steps_is_overdue_after_a_quarter_more(silent: float, overdue_: bool) -> None:
-    """Steps of 80 s, silent for all of it but 100 ms."""
-    parts = (whole(3, step=80_000), begun(0.4, at=240_000), others(480_000))
+    """Steps of 80 s, silent for all of it but 100 ms. Now `b` has not begun."""
+    parts = (whole(3, step=80_000), begun(0.4, at=240_000, nics="acd"), others(480_000))
     back = begun(0.6, at=240_040 + silent)
     assert bool(found(*parts, back, window=WINDOW.shifted(5))) == overdue_
 

@@ -204,8 +204,13 @@ def test_where_nothing_else_is_seen_the_collector_may_have_stopped(
     assert ("the collector may have stopped instead" in row["explanation"]) == (sure < 0.5)
 
 
-@pytest.mark.parametrize("changed", [{"even": True}, {"alone": True}, {"even": True, "over": True, "restarted": True}])
-def test_where_all_have_come_equally_far_or_nobody_is_seen_the_job_may_have_ended(changed: dict[str, bool]) -> None:
+@pytest.mark.parametrize(
+    "changed",
+    [{"even": True}, {"alone": True}, {"even": True, "over": True}, {"even": True, "over": True, "restarted": True}],
+)
+def test_where_all_have_come_equally_far_or_nobody_is_seen_the_job_may_have_ended_or_paused(
+    changed: dict[str, bool],
+) -> None:
     assert named(evidence(ALL_AT_ONCE, **changed)) == []
     assert named(evidence(FIRST_B, **changed))[0][1:] == ("addr", "b")
 
