@@ -15,7 +15,10 @@ from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.network import best_pace, cross_group
 from llmprism_tasks.stages.diagnosis.network.localisation import (
+    MOST_NAMED,
+    alternatives,
     certainty,
+    listed,
     subject,
     subject_type,
     suspect,
@@ -45,9 +48,6 @@ SUBJECT_NOUNS = {"dp_group": "The data-parallel group of {}", "job": "Traffic be
 NAMED_ALONE = 0.8
 """Probability from which one device is named alone. Of a NIC and its only link, the NIC is nine times as likely; of two
 devices of one type that cannot be told apart, neither is."""
-
-MOST_NAMED = 8
-"""Most devices that are named together; a longer list helps nobody who has to look at them."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -84,9 +84,9 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
                 if fault["kind"] == "link_flap" and row["score"] < settings.latent_rate:
                     passing.add(job_id)  # what is slower by a third now and then was not lost
                 else:
-                    rows.append(row | _alternatives(culprit) | fault)
+                    rows.append(row | alternatives(culprit) | fault)
             elif (culprit["transfers"] > 1 or culprit["own"]) and len(culprit["candidates"]) <= MOST_NAMED:
-                rows.append(row | _alternatives(culprit) | _undecided_fault(culprit))
+                rows.append(row | alternatives(culprit) | _undecided_fault(culprit))
     unexplained = hops.filter(~pl.col("job_id").is_in([*passing, *(row["job_id"] for row in rows)]))
     rows.extend(cross_group.rows(unexplained, losses, evidence, settings))
     return pl.DataFrame([_with_explanation(row) for row in rows], schema=FINDING_SCHEMA)
@@ -118,21 +118,13 @@ def _fault(culprit: Row, job_id: str, losses: Losses, settings: DiagnosisSetting
     }
 
 
-def _alternatives(culprit: Row) -> Row:
-    several = len(culprit["candidates"]) > 1
-    return {name: culprit[name] if several else None for name in ("candidates", "odds")}
-
-
 def _undecided_fault(culprit: Row) -> Row:
     """Return a fault of the network that is one of several devices'."""
-    listed = ", ".join(
-        f"{name} ({odds:.0%})" for name, odds in zip(culprit["candidates"], culprit["odds"], strict=True)
-    )
     return {
         "kind": "slow_network",
         "subject_type": subject_type(culprit),
         "subject": subject(culprit["device"]),
-        "how": f"and the fault may be that of any one of {listed}",
+        "how": f"and the fault may be that of any one of {listed(culprit)}",
     }
 
 

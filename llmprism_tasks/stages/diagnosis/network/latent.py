@@ -2,7 +2,8 @@
 
 No step is longer, so only the pace tells: that of the device's transfers against those of peers that do equal work, and
 against its own past. Several pairs of a NIC must agree, in both directions: a sender that computes between packets, or
-a receiver that is late, slows one direction only. Of a link or switch, several transfers must have become slower.
+a receiver that is late, slows one direction only. Of a link or switch, several transfers must have become slower; which
+of the links and switches on one path it is, its traffic alone cannot tell.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.network.best_pace import became_slow, verdicts
 from llmprism_tasks.stages.diagnosis.network.localisation import (
+    MOST_NAMED,
     ONE_DIRECTION,
+    alternatives,
     certainty,
+    listed,
     subject,
     subject_type,
     suspect,
@@ -27,7 +31,7 @@ from llmprism_tasks.stages.diagnosis.network.localisation import (
 Row = dict[str, Any]
 
 LATENT_PROBABILITY = 0.9
-"""Probability from which a device is named that costs nothing yet: there is no hurry, so more than elsewhere."""
+"""Probability from which a NIC is named that costs nothing yet: there is no hurry, so more than elsewhere."""
 
 SHARED_NIC_RATIO = 0.1
 """Ratio of the bytes of others to those of the job from which a NIC may be slow because it is shared."""
@@ -54,14 +58,17 @@ def _latent_rows(job_id: str, hops: pl.DataFrame, evidence: Evidence, settings: 
     for culprit in suspect(hops, settings).culprits.iter_rows(named=True):
         of_nic = culprit["device_type"] == "addr"
         slow = hops[culprit["hops"]]
-        if certainty(culprit) < LATENT_PROBABILITY or culprit["device_type"] in ONE_DIRECTION:
+        sure = certainty(culprit) >= LATENT_PROBABILITY
+        if culprit["device_type"] in ONE_DIRECTION or (of_nic and not sure) or len(culprit["candidates"]) > MOST_NAMED:
             continue
         if (
             _is_slow_nic(hops, culprit["device"], evidence, settings)
             if of_nic
             else _has_slowed_down(slow, culprit, settings)
         ):
-            yield _row(job_id, culprit, slow) | {"peers": _peers(hops, slow) if of_nic else None}
+            yield (
+                _row(job_id, culprit, slow) | alternatives(culprit) | {"peers": _peers(hops, slow) if of_nic else None}
+            )
 
 
 def _is_slow_nic(hops: pl.DataFrame, addr: str, evidence: Evidence, settings: DiagnosisSettings) -> bool:
@@ -113,6 +120,7 @@ def _row(job_id: str, culprit: Row, slow: pl.DataFrame) -> Row:
         for times, whose in zip(slow.select(far).row(0), ("of its peers", "that it took before"), strict=True)
         if times is not None
     ]
+    which = "" if certainty(culprit) >= LATENT_PROBABILITY else f" The slow one may be any of {listed(culprit)}."
     return {
         "job_id": job_id,
         "kind": "latent",
@@ -121,5 +129,5 @@ def _row(job_id: str, culprit: Row, slow: pl.DataFrame) -> Row:
         "score": ratio,
         "severity": 0.0,
         "explanation": f"{device} lets data pass at {8 / pace:.2f} Gbit/s at best, {' and '.join(against)}, in {pairs} "
-        f"pairs of NICs. The job loses little to it, as long as computing hides it.",
+        f"pairs of NICs. The job loses little to it, as long as computing hides it.{which}",
     }

@@ -50,6 +50,9 @@ PROBABILITY_DIGITS = 6
 NEGLIGIBLE_PROBABILITY = 0.01
 """Probability below which a device is no candidate."""
 
+MOST_NAMED = 8
+"""Most devices that are named together; a longer list helps nobody who has to look at them."""
+
 CULPRIT_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "device_type": pl.String,
     "device": pl.String,
@@ -144,6 +147,17 @@ def certainty(culprit: dict[str, Any]) -> float:
     """Return the probability that a row of `Suspicion.culprits` is at fault."""
     odds = dict(zip(culprit["candidates"], culprit["odds"], strict=True))
     return float(odds[subject(culprit["device"])])
+
+
+def alternatives(culprit: dict[str, Any]) -> dict[str, Any]:
+    """Return the `candidates` and `odds` of a diagnosis; None where there is one device."""
+    several = len(culprit["candidates"]) > 1
+    return {name: culprit[name] if several else None for name in ("candidates", "odds")}
+
+
+def listed(culprit: dict[str, Any]) -> str:
+    """Return the words for the devices that may be at fault."""
+    return ", ".join(f"{name} ({odds:.0%})" for name, odds in zip(culprit["candidates"], culprit["odds"], strict=True))
 
 
 def _most_suspect(crossings: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:

@@ -132,3 +132,23 @@ def test_roles_that_are_always_slower_hide_nothing_that_became_slow() -> None:
     pairs = [both(pair[0], pair[1], 2 if "f" in pair else 1) for pair in PAIRS]
     stages = [ring(stage, 2 if "f" in stage else 1) for stage in STAGES]
     assert told(late(job(hops, *pairs, *stages, lost=0), 8)) == ["f"]
+
+
+@pytest.mark.parametrize(("leaves", "told_one"), [(("x", "x"), False), (("x", "z"), True)], ids=["one pair", "two"])
+def test_which_device_of_one_path_is_slow_its_traffic_alone_cannot_tell(
+    leaves: tuple[str, str], told_one: bool
+) -> None:
+    """Pairs between two leaves cross two links and the spine between them; a third leaf behind the spine tells."""
+    slow = [both(a, b, 2, f"{leaf} s y") for (a, b), leaf in zip(("ab", "cd"), leaves, strict=True)]
+    well = [both(a, b, 1, "x t y") for a, b in ("ef", "gh", "ij", "kl")]
+    (row,) = latent.find(late(job(*slow, *well, lost=0), 8), DEFAULT).rows(named=True)
+    assert row["kind"] == "latent"
+    assert row["subject"] == ("s - y" if told_one else "s - x")
+    assert (row["candidates"] or [])[:2] == (["s - y", "s"] if told_one else ["s - x", "s - y"])
+    assert ("may be any of s - x (43%), s - y (43%), s (13%)" in row["explanation"]) == (not told_one)
+
+
+def test_a_nic_is_named_only_where_it_is_sure() -> None:
+    """The NICs of a pair by itself are slow alike."""
+    alone = late(job(both("a", "b", 2), *(both(a, b) for a, b in ("ef", "gh", "ij", "kl")), lost=0), 8)
+    assert told(alone) == []
