@@ -44,7 +44,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         told = not (silence.alone and _may_have_ended(silence))
         if silence.is_news and told and silence.gap.job_id not in known:
             pauses = _has_gone_on(silence) or _is_saving(silence)
-            row = _pause_row(silence, evidence, settings) if pauses else _ended_row(silence, settings)
+            row = _pause_row(silence, evidence, settings) if pauses else _ended_row(silence)
             rows += [] if row is None else [row]
     return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
@@ -64,11 +64,11 @@ def _is_saving(silence: Silence) -> bool:
     return silence.saved >= CHECKPOINT_BYTES and not silence.over and now_ns - wrote_ns <= silence.where.period_ns
 
 
-def readings(silence: Silence, settings: DiagnosisSettings) -> dict[str, float]:
+def readings(silence: Silence) -> dict[str, float]:
     """Return what a silent job may be doing, the likeliest first, with probabilities that add up to 1."""
     where = silence.where
     hidden = min(1.0, silence.gap.longest_ns / where.period_ns)
-    model = duration_model.fitted(where.lengths_ns, settings.least_noise)
+    model = duration_model.fitted(where.lengths_ns)
     pauses = 0.5 if model is None else model.chance(silence.until_ns - where.ended_ns)
     whole = _may_have_ended(silence)
     weights = {"ended": LAST_STEP_CHANCE * whole, "hung": LAST_STEP_CHANCE * (hidden if whole else 1)}
@@ -84,7 +84,7 @@ def _pause_row(silence: Silence, evidence: Evidence, settings: DiagnosisSettings
     paused like that before."""
     gap, where = silence.gap, silence.where
     silent_ns = silence.until_ns - gap.since_ns
-    model = duration_model.fitted(where.lengths_ns, settings.least_noise)
+    model = duration_model.fitted(where.lengths_ns)
     if model is None or silence.until_ns - where.ended_ns < model.least_ns(settings):
         return None
     if is_habit(gap.job_id, gap.since_ns, silent_ns, where.period_ns, evidence):
@@ -104,9 +104,9 @@ def _pause_row(silence: Silence, evidence: Evidence, settings: DiagnosisSettings
     }
 
 
-def _ended_row(silence: Silence, settings: DiagnosisSettings) -> Row:
+def _ended_row(silence: Silence) -> Row:
     """Return the row of a job that is silent, or began anew."""
-    may_be = readings(silence, settings)
+    may_be = readings(silence)
     silent_s = (silence.until_ns - silence.gap.since_ns) / 1e9
     lasted = f"for {silent_s:.0f} s until it began anew" if silence.over else f"for at least {silent_s:.0f} s"
     unseen = "No other flow was seen since. " * silence.alone

@@ -108,7 +108,7 @@ def find(found: pl.DataFrame, evidence: Evidence, every: Settings) -> pl.DataFra
     rows: list[Row] = []
     settings = every.diagnosis
     for (job_id,), history in evidence.history.group_by("job_id", maintain_order=True):
-        steps = _job_steps(str(job_id), history, settings)
+        steps = _job_steps(str(job_id), history)
         if steps is None:
             continue
         slow = _is_single_slow_step(steps, settings)
@@ -119,9 +119,9 @@ def find(found: pl.DataFrame, evidence: Evidence, every: Settings) -> pl.DataFra
     return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
 
-def _job_steps(job_id: str, history: pl.DataFrame, settings: DiagnosisSettings) -> Steps | None:
+def _job_steps(job_id: str, history: pl.DataFrame) -> Steps | None:
     starts, ends, current = (history[name].to_numpy() for name in ("start_ns", "end_ns", "current"))
-    model = duration_model.fitted(ends - starts, settings.least_noise)
+    model = duration_model.fitted(ends - starts)
     return None if model is None else Steps(job_id, starts, ends, current, model)
 
 

@@ -1,8 +1,9 @@
 """Duration model: how rarely a healthy job needs as long as that for one step.
 
 The logarithms of a job's step lengths follow Student's t distribution about their median. The deviation is that of
-their median absolute deviation, which slow steps hardly change. Of few steps the deviation is uncertain, so their
-distribution has a heavier tail; so do jobs whose steps differ much, for the deviation itself is larger.
+their median absolute deviation, which slow steps hardly change, shrunk to that of other jobs. Of few steps the
+deviation is uncertain, so their distribution has a heavier tail; so do jobs whose steps differ much, for the deviation
+itself is larger.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ normal values (Rousseeuw and Croux 1993)."""
 MOST_DEGREES_OF_FREEDOM = 8.0
 """Most degrees of freedom. Steps have a heavier tail than the normal distribution however many were seen: the longest
 of hundreds of healthy steps lies six to eight deviations above the median."""
+
+PRIOR_DEVIATION, PRIOR_FREEDOM = 0.04, 1.0
+"""Deviation that half of captured jobs exceed, and how many degrees of freedom it counts for: jobs differ from each
+other by a factor of several, so it is worth little beside a dozen steps (a scaled inverse chi-squared distribution of
+the variance; Gelman and others, Bayesian Data Analysis, section 3.3)."""
 
 WORTH_A_ROW = 0.25
 """Ratio of the usual step by which a step must be longer to be worth a row; the jitter of a whole job is less."""
@@ -69,16 +75,17 @@ class DurationModel:
         return (math.log(max(length_ns, 1.0)) - self.middle) / self.deviation
 
 
-def fitted(lengths_ns: Sequence[int] | npt.NDArray[np.int64], least_noise: float) -> DurationModel | None:
+def fitted(lengths_ns: Sequence[int] | npt.NDArray[np.int64]) -> DurationModel | None:
     """Return the model of a job's steps; None if too few were seen to tell any chance.
 
     Parameters
     ----------
     lengths_ns : at least 1 ns each
-    least_noise : smallest deviation that is believed, as a ratio of a step
     """
     logarithms = np.log(np.maximum(np.asarray(lengths_ns, dtype=np.float64), 1.0))
-    freedom = min(MEDIAN_EFFICIENCY * (logarithms.size - 1), MOST_DEGREES_OF_FREEDOM)
-    if freedom < 1:
+    seen = MEDIAN_EFFICIENCY * (logarithms.size - 1)
+    if seen < 1:
         return None
-    return DurationModel(float(np.median(logarithms)), max(sigma_of(logarithms), least_noise), freedom)
+    freedom = min(PRIOR_FREEDOM + seen, MOST_DEGREES_OF_FREEDOM)
+    own, prior = (freedom - PRIOR_FREEDOM) * sigma_of(logarithms) ** 2, PRIOR_FREEDOM * PRIOR_DEVIATION**2
+    return DurationModel(float(np.median(logarithms)), math.sqrt((own + prior) / freedom), freedom)

@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 from job_evidence import DEFAULT
 
-from llmprism_tasks.stages.diagnosis.step_times.duration_model import MOST_DEGREES_OF_FREEDOM, fitted
+from llmprism_tasks.stages.diagnosis.step_times.duration_model import (
+    MOST_DEGREES_OF_FREEDOM,
+    PRIOR_DEVIATION,
+    PRIOR_FREEDOM,
+    fitted,
+)
 
 SECOND = 10**9
 
@@ -19,21 +24,19 @@ def lengths(count: int, sigma: float, seed: int = 0) -> np.ndarray:
 
 
 def test_the_usual_step_is_the_median_whatever_a_few_slow_ones_take() -> None:
-    model = fitted([4 * SECOND] * 20 + [40 * SECOND] * 3, DEFAULT.least_noise)
+    model = fitted([4 * SECOND] * 20 + [40 * SECOND] * 3)
     assert model is not None
     assert model.usual_ns == pytest.approx(4 * SECOND)
-    assert (model.deviation, model.freedom) == (DEFAULT.least_noise, MOST_DEGREES_OF_FREEDOM)
+    assert model.freedom == MOST_DEGREES_OF_FREEDOM
 
 
 def test_of_few_steps_no_chance_is_known() -> None:
-    assert fitted([SECOND] * 3, DEFAULT.least_noise) is None
-    assert fitted([SECOND] * 4, DEFAULT.least_noise) is not None
+    assert fitted([SECOND] * 3) is None
+    assert fitted([SECOND] * 4) is not None
 
 
 def test_fewer_steps_or_more_noise_raise_the_bar() -> None:
-    few, many, noisy = (
-        fitted(lengths(count, sigma), DEFAULT.least_noise) for count, sigma in ((6, 0.02), (60, 0.02), (60, 0.35))
-    )
+    few, many, noisy = (fitted(lengths(count, sigma)) for count, sigma in ((6, 0.02), (60, 0.02), (60, 0.35)))
     assert few is not None
     assert many is not None
     assert noisy is not None
@@ -41,8 +44,23 @@ def test_fewer_steps_or_more_noise_raise_the_bar() -> None:
     assert noisy.least_ns(DEFAULT) > 20 * SECOND
 
 
+@pytest.mark.parametrize(("count", "told"), [(6, False), (9, True)])
+def test_of_nine_steps_that_hardly_differ_one_three_times_as_long_is_told(count: int, told: bool) -> None:
+    model = fitted([4 * SECOND] * count)
+    assert model is not None
+    assert (model.least_ns(DEFAULT) < 12 * SECOND) == told
+
+
+def test_few_equal_steps_show_no_smaller_deviation_than_other_jobs_have() -> None:
+    few, many = fitted([4 * SECOND] * 5), fitted([4 * SECOND] * 50)
+    assert few is not None
+    assert many is not None
+    assert few.deviation == pytest.approx(PRIOR_DEVIATION * (PRIOR_FREEDOM / few.freedom) ** 0.5)
+    assert many.deviation < few.deviation < PRIOR_DEVIATION
+
+
 def test_the_chance_of_the_longest_healthy_length_is_the_chance_asked_for() -> None:
-    model = fitted(lengths(60, 0.05), DEFAULT.least_noise)
+    model = fitted(lengths(60, 0.05))
     assert model is not None
     for chance in (0.1, 1e-3, 1e-6):
         assert model.chance(model.longest_ns(chance)) == pytest.approx(chance, rel=0.01)
@@ -50,7 +68,7 @@ def test_the_chance_of_the_longest_healthy_length_is_the_chance_asked_for() -> N
 
 
 def test_more_false_alarms_are_a_lower_bar() -> None:
-    model = fitted(lengths(60, 0.1), DEFAULT.least_noise)
+    model = fitted(lengths(60, 0.1))
     assert model is not None
     assert model.least_ns(dataclasses.replace(DEFAULT, false_alarms_per_h=10)) < model.least_ns(DEFAULT)
 
@@ -59,6 +77,6 @@ def test_steps_that_vary_log_normally_by_a_third_raise_no_alarm() -> None:
     """A hundred jobs of five minutes, each judged by its own steps."""
     for seed in range(100):
         steps = lengths(75, 0.35, seed)
-        model = fitted(steps, DEFAULT.least_noise)
+        model = fitted(steps)
         assert model is not None
         assert steps.max() < model.least_ns(DEFAULT)
