@@ -163,7 +163,8 @@ def listed(culprit: dict[str, Any]) -> str:
 def _most_suspect(crossings: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
     """Return the device that most likely explains the slow hops; None if no device crosses enough of them.
 
-    A single hop of a ring that is slow alike says nothing of its devices, for the slow hop of the ring was not seen.
+    A single hop of a ring that is slow alike says nothing of its devices, for the slow hop of the ring was not seen. Of
+    devices that are as suspect, it is the one whose slow hops have one pace: a device lets data pass at its own rate.
     """
     judged = _count_accusations(crossings, settings.slow_rate).filter(
         pl.col("accused") >= settings.persistence * (pl.col("accused") + pl.col("cleared")),
@@ -176,7 +177,9 @@ def _most_suspect(crossings: pl.DataFrame, settings: DiagnosisSettings) -> dict[
     fault = (
         SLOW_LOG_ODDS * pl.col("accusing").list.len() + pl.col("hinted") - QUICK_LOG_ODDS * pl.col("cleared") + prior
     )
-    ordered = judged.with_columns(prior=prior, fault=fault).sort("fault", *DEVICE, descending=[True, False, False])
+    ordered = judged.with_columns(prior=prior, fault=fault).sort(
+        "fault", "spread", *DEVICE, descending=[True, False, False, False]
+    )
     best = ordered.row(0, named=True)
     instead = ordered.filter(pl.col("accusing").list.set_intersection(best["accusing"]).list.len() > 0)
     odds = _posterior(instead.head(PAIRED_DEVICES), best)
@@ -261,11 +264,11 @@ def _count_accusations(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFram
     Returns
     -------
     `DEVICE`, `accused` (slow hops with a pace of their own; if none has one, hops of slow rings), `cleared` (hops that
-    clear it), `slow_hops`, `peers` (pairs with a slow hop of its own), `hops` (numbers of the slow hops), `units` (how
-    many slow units cross it), `all_units` (number of slow units of its jobs), `accusing` (numbers of
-    the transfers that accuse it: the hop itself, or one hop of a ring that is slow alike, for all of them), `clearing`
-    (numbers of the hops that clear it), `hints` (each slow hop of a ring that is slow alike: `hop`, `transfer`, and its
-    `hint`, a logarithm of odds), `hinted` (their sum)
+    clear it), `slow_hops`, `peers` (pairs with a slow hop of its own), `spread` (the slowest pace of its slow hops over
+    the quickest), `hops` (numbers of the slow hops), `units` (how many slow units cross it), `all_units` (number of
+    slow units of its jobs), `accusing` (numbers of the transfers that accuse it: the hop itself, or one hop of a ring
+    that is slow alike, for all of them), `clearing` (numbers of the hops that clear it), `hints` (each slow hop of a
+    ring that is slow alike: `hop`, `transfer`, and its `hint`, a logarithm of odds), `hinted` (their sum)
     """
     same = [*DEVICE, "job_id", "kind"]
     pace = pl.when("slow").then("now").median().over(same)
@@ -290,6 +293,7 @@ def _count_accusations(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFram
     of_jobs = (
         marked.filter("slow").unique([*DEVICE, "job_id"]).group_by(DEVICE).agg(all_units=pl.col("slow_units").sum())
     )
+    paces = pl.col("now").filter("slow")
     return (
         marked.group_by(DEVICE)
         .agg(
@@ -297,6 +301,7 @@ def _count_accusations(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFram
             slow_hops=pl.col("slow").sum(),
             own_hops=pl.col("own").sum(),
             peers=pl.struct("src_addr", "dst_addr").filter("own").n_unique(),
+            spread=paces.max() / paces.min(),
             heard=(pl.col("own") | (pl.col("clears") & pl.col("by_itself"))).any(),
             hops=pl.col("hop").filter("slow").sort(),
             accusing=pl.col("transfer").filter("slow").unique().sort(),

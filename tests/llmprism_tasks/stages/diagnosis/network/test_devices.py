@@ -209,6 +209,15 @@ def test_what_a_nic_sends_to_several_others_of_its_rings_adds_up(lost: float, na
     assert named(evidence) == names
 
 
+@pytest.mark.parametrize(("other", "nic"), [(2.0, "c"), (4.0, "b")])
+def test_of_nics_that_are_as_suspect_the_one_with_one_pace_is_named(other: float, nic: str) -> None:
+    """`b` sends slowly to `a` and `c`, or `c` receives slowly from `b` and `d`: `d` is as slow as `b`, or another way."""
+    line = (both("a", "b", 1, back=2), [Hop("b", "c", None, 2), Hop("c", "b")], both("c", "d", 1, back=other))
+    slower = [dataclasses.replace(hop, factor=2.1) if (hop.src, hop.dst) == ("b", "a") else hop for hop in line[0]]
+    told = found(job(slower, *line[1:], lost=200))
+    assert told["subject"].to_list()[:1] == [nic]
+
+
 @pytest.mark.parametrize(("less", "names"), [(1.3, ["leaf - spine"]), (1.2, [])])
 def test_of_hops_that_share_a_slow_link_one_gets_more_than_another(less: float, names: list[str]) -> None:
     """A hop at its usual pace clears the link; one that is slow, though far less than the others, does not."""
