@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.foreign import LONGER_BY_STEPS, foreign_pairs, is_beyond_chatter
 from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
@@ -125,7 +126,7 @@ def long_silences(
             continue
         before = mine.filter(pl.col("flow_start_ns") <= gap.since_ns)
         where = step_progress_at(before, gap.since_ns, settings, foreign)
-        if where is None:
+        if where is None or not _exchange_data(mine):
             continue
         # A member's record that ends in the silence shows that the collector was at work then, whenever it began.
         ended = flows.filter(sends ^ receives)["flow_end_ns"].rename("flow_start_ns")
@@ -159,6 +160,12 @@ def long_silences(
         if not silence.replaced or saved < settings.recognition.least_bytes:
             found.append(silence)
     return found
+
+
+def _exchange_data(flows: pl.DataFrame) -> bool:
+    """Return whether most NICs send as well as receive, as those of a job do: copies go from one to the next."""
+    sends, receives = ({*flows[end].unique()} for end in PAIR)
+    return len(sends & receives) >= MAJORITY * len(sends | receives)
 
 
 def _separate_foreign_traffic(

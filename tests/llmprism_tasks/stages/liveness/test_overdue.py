@@ -263,6 +263,13 @@ def test_a_job_of_long_steps_is_overdue_after_a_quarter_more(silent: float, over
     assert bool(found(*parts, back, window=WINDOW.shifted(5))) == overdue_
 
 
+@pytest.mark.parametrize(("hops", "told"), [(["ab", "bc"], 0), (["ab", "bc", "cd"], 1)])
+def test_copies_from_one_to_the_next_have_no_silence(hops: Sequence[str], told: int) -> None:
+    """Of four in a line, half send as well as receive: a pipeline may be seen one way only."""
+    copies = [row for src, dst in hops for at in every(STEP, count=STEPS) for row in burst(src, dst, at)]
+    assert len(long_in(copies, others(60_000))) == told
+
+
 def test_pauses_it_has_made_before_are_its_own() -> None:
     paused = [*whole(12), *ring(NICS, every(STEP, count=6, start=STEP * 11 + 15_000))]
     at = STEP * 11 + 15_000 + STEP * 6

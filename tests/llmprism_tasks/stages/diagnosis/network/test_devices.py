@@ -211,7 +211,7 @@ def test_what_a_nic_sends_to_several_others_of_its_rings_adds_up(lost: float, na
 
 @pytest.mark.parametrize(("other", "nic"), [(2.0, "c"), (4.0, "b")])
 def test_of_nics_that_are_as_suspect_the_one_with_one_pace_is_named(other: float, nic: str) -> None:
-    """`b` sends slowly to `a` and `c`, or `c` receives slowly from `b` and `d`: `d` is as slow as `b`, or another way."""
+    """`b` sends slowly to `a` and `c`, or `c` receives slowly from `b` and `d`."""
     line = (both("a", "b", 1, back=2), [Hop("b", "c", None, 2), Hop("c", "b")], both("c", "d", 1, back=other))
     slower = [dataclasses.replace(hop, factor=2.1) if (hop.src, hop.dst) == ("b", "a") else hop for hop in line[0]]
     told = found(job(slower, *line[1:], lost=200))
