@@ -2,8 +2,8 @@
 
 No step is longer, so only the pace tells: that of the device's transfers against those of peers that do equal work, and
 against its own past. Several pairs of a NIC must agree, in both directions: a sender that computes between packets, or
-a receiver that is late, slows one direction only. Of a link or switch, several transfers must have become slower; which
-of the links and switches on one path it is, its traffic alone cannot tell.
+a receiver that is late, slows one direction only. Of a link or switch, several transfers must have become slower, and
+not those of one host alone; which of the links and switches on one path it is, its traffic alone cannot tell.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from llmprism_tasks.stages.diagnosis.network.localisation import (
     subject_type,
     suspect,
 )
+from llmprism_tasks.stages.traffic.nic_pairs import PAIR
 
 Row = dict[str, Any]
 
@@ -64,7 +65,7 @@ def _latent_rows(job_id: str, hops: pl.DataFrame, evidence: Evidence, settings: 
         if (
             _is_slow_nic(hops, culprit["device"], evidence, settings)
             if of_nic
-            else _has_slowed_down(slow, culprit, settings)
+            else _has_slowed_down(slow, culprit, settings) and not _share_a_host(slow, evidence)
         ):
             yield (
                 _row(job_id, culprit, slow) | alternatives(culprit) | {"peers": _peers(hops, slow) if of_nic else None}
@@ -80,6 +81,14 @@ def _has_slowed_down(slow: pl.DataFrame, culprit: Row, settings: DiagnosisSettin
     """Return whether several transfers through a link or switch became slower: some always share a link with others."""
     since = slow["by_past"].median()
     return culprit["transfers"] > 1 and since is not None and float(since) >= math.log(settings.latent_rate)  # type: ignore[arg-type]
+
+
+def _share_a_host(slow: pl.DataFrame, evidence: Evidence) -> bool:
+    """Return whether all slow hops have an end at one host: then it is the host that was late, or is slow."""
+    hosts = dict(evidence.members.select("addr", "host").rows())
+    ends = [slow.select(host=pl.col(end).replace_strict(hosts, default=None)).with_row_index("hop") for end in PAIR]
+    seen = pl.concat(ends).drop_nulls().unique().group_by("host").len()
+    return bool((seen["len"] == slow.height).any())
 
 
 def _has_end_at(addr: str) -> pl.Expr:

@@ -148,6 +148,16 @@ def test_which_device_of_one_path_is_slow_its_traffic_alone_cannot_tell(
     assert ("may be any of s - x (43%), s - y (43%), s (13%)" in row["explanation"]) == (not told_one)
 
 
+@pytest.mark.parametrize(("one_host", "told_"), [("ac", []), ("ab", ["s - x"])])
+def test_what_one_host_has_in_common_accuses_no_link(one_host: str, told_: list[str]) -> None:
+    """Two of the four NICs are in one host: an end of both pairs, or the two ends of one."""
+    slow = [both("a", "b", 2, "x s y"), both("c", "d", 2, "x s y")]
+    well = [both(a, b, 1, "x t y") for a, b in ("ef", "gh", "ij", "kl")]
+    evidence = late(job(*slow, *well, lost=0), 8)
+    host = pl.when(pl.col("addr").is_in(list(one_host))).then(pl.lit("both")).otherwise("host")
+    assert told(dataclasses.replace(evidence, members=evidence.members.with_columns(host=host))) == told_
+
+
 def test_a_nic_is_named_only_where_it_is_sure() -> None:
     """The NICs of a pair by itself are slow alike."""
     alone = late(job(both("a", "b", 2), *(both(a, b) for a, b in ("ef", "gh", "ij", "kl")), lost=0), 8)
