@@ -12,15 +12,13 @@ import polars as pl
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics import grouped_sort
-from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.own_work.announcements import MEASURED_COLUMNS, announced
 from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
 from llmprism_tasks.stages.liveness.overdue import BIN_NS, Silence, beyond_chatter, long_silences, quiet_times
 from llmprism_tasks.stages.parallelism.layout.dp_groups import gradient_groups
-from llmprism_tasks.stages.parallelism.phase import parallelism
 from llmprism_tasks.stages.step_division import completion
-from llmprism_tasks.stages.step_division.division import Division, divide
+from llmprism_tasks.stages.step_division.division import Division
 from llmprism_tasks.stages.step_division.restarts import since_restart
 from llmprism_tasks.stages.timeline.placement import NIC
 from llmprism_tasks.stages.traffic import nic_pairs, retries
@@ -175,7 +173,6 @@ def gather(
     job_traffic, step_ends : as for `diagnosis`
     """
     every, traffic = job_traffic.bulk, job_traffic.index
-    job_members, pairs = _with_earlier_kinds(job_members, pairs, every, topology, window, settings)
     silent = long_silences(every, traffic, topology, window, settings, elsewhere)
     silences = [silence for silence in silent if silence.in_mid_step or silence.replaced]
     resting = (silence for silence in silent if not (silence.in_mid_step or silence.replaced))
@@ -202,52 +199,6 @@ def gather(
         retried=_retries_of_members(traffic, job_members, window, settings.diagnosis.chance_within(window.length_ns)),
         announced=announced(job_traffic.flows, flows, settings.traffic),
     )
-
-
-def _with_earlier_kinds(
-    job_members: pl.DataFrame,
-    pairs: pl.DataFrame,
-    bulk: pl.DataFrame,
-    topology: pl.DataFrame,
-    window: Window,
-    settings: Settings,
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return members and pairs, with the kinds and stages of the window before for jobs that lost them.
-
-    What slows a few links changes when everything else is sent, so that the window may not show any more which pairs
-    exchange gradients. They do what they did before.
-    """
-    known = (pl.col("kind") != "other").fill_null(value=False)
-    counted = pairs.group_by("job_id").agg(pl.len(), known=known.sum()).sort("job_id")
-    for job_id, count, _ in counted.filter(pl.col("known") < MAJORITY * pl.col("len")).iter_rows():
-        of_job = pl.col("job_id") == job_id
-        members, before = _layout_at_moment(
-            bulk.filter(of_job), job_members.filter(of_job), topology, window.start_ns, settings
-        )
-        if before.filter(known).height >= MAJORITY * count:
-            job_members = pl.concat([job_members.filter(~of_job), members.select(job_members.columns)])
-            pairs = pl.concat([pairs.filter(~of_job), before.select(pairs.columns)])
-    return job_members, pairs
-
-
-def _layout_at_moment(
-    bulk: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame, until_ns: int, settings: Settings
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return members and pairs of one job as the window that ends at a moment shows them."""
-    moment = Window(until_ns - settings.window.length_ns, settings.window.length_ns)
-    of_job_members = job_members.drop("pp_stage")
-    before = bulk.filter(pl.col("flow_start_ns") < until_ns)
-    job_traffic = TrafficIndex.of(before, settings.traffic).inside(of_job_members)
-    _, members, pairs = parallelism(
-        job_traffic=job_traffic,
-        division=divide(job_traffic.bulk, moment, settings),
-        topology=topology,
-        jobs=frames.empty("jobs"),
-        job_members=of_job_members,
-        window=moment,
-        settings=settings,
-    )
-    return members, pairs
 
 
 def _storage_writes(traffic: TrafficIndex, topology: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:

@@ -15,18 +15,27 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.parallelism import pair_graph
-from llmprism_tasks.stages.parallelism.layout.job_layout import job_layouts
+from llmprism_tasks.stages.parallelism.layout.job_layout import DEGREES, job_layouts
 from llmprism_tasks.stages.parallelism.pair_kinds import classifier, roles, step_filling, taking_turns
 from llmprism_tasks.stages.parallelism.pair_kinds.features import stream_steps, with_back
 from llmprism_tasks.stages.parallelism.pair_kinds.typical_steps import in_these, undisturbed
 from llmprism_tasks.stages.step_division import periodicity
-from llmprism_tasks.stages.step_division.division import Division
+from llmprism_tasks.stages.step_division.division import Division, divide
 from llmprism_tasks.stages.traffic import nic_pairs
-from llmprism_tasks.stages.traffic.index import JobTraffic
+from llmprism_tasks.stages.traffic.index import JobTraffic, TrafficIndex
 
 JOB_PAIR = ["job_id", *periodicity.PAIR]
 RATIO_DIGITS = 6
 """Digits of a ratio that say something."""
+
+SURE = 0.9
+"""Confidence from which a window's layout needs no look at the one before."""
+
+LAYOUT = (*DEGREES, "sharded", "micro_batches", "gradient_bytes", "activation_bytes", "confidence")
+KIND = ("kind", "distinct_sizes", "confidence")
+"""Columns of jobs, and of pairs, that a job keeps for as long as it runs."""
+
+Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 
 UNJUDGED_CONFIDENCE = 0.0
 """Confidence in the kind of a pair that could not be judged, for its job shows no steps (yet)."""
@@ -56,12 +65,57 @@ def parallelism(
     job_members : the same members with their `pp_stage` and `dp_group`
     pairs : pairs that sent in the window, and those of the layout whose next turn is still to come; `flows` and
         `bytes` count what they sent in it, `kind` is judged over the look-back
+
+    A job keeps its layout for as long as it runs. Where a window shows it poorly, for something is slow, it is that of
+    the window before, if that was surer.
     """
+    found = _of_window(job_traffic, division, topology, jobs, job_members, window, settings)
+    unsure = found[0].filter(pl.col("kind") == "training", pl.col("confidence") < SURE)["job_id"].implode()
+    of_unsure = pl.col("job_id").is_in(unsure)
+    bulk = job_traffic.bulk.filter(of_unsure, pl.col("flow_start_ns") < window.start_ns)
+    if bulk.is_empty():
+        return found
+    moment = window.shifted(-1)
+    members = job_members.filter(of_unsure)
+    past = TrafficIndex.of(bulk, settings.traffic).inside(members)
+    known = divide(past.bulk, moment, settings)
+    before = _of_window(past, known, topology, jobs.filter(of_unsure), members, moment, settings)
+    return _surer(found, before)
+
+
+def _of_window(
+    job_traffic: JobTraffic,
+    division: Division | None,
+    topology: pl.DataFrame,
+    jobs: pl.DataFrame,
+    job_members: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+) -> Tables:
+    """Return what `parallelism` does, as the window shows it."""
     inside, bulk = job_traffic.flows, job_traffic.bulk
     main, other = (None, None) if division is None else division.by_run()
     kinds = pair_kinds(bulk, job_members, main, settings)
     others = None if other is None else pair_kinds(bulk, job_members, other, settings)
     return tables(inside, kinds, main, jobs, job_members, topology, window, settings, other_kinds=others)
+
+
+def _surer(found: Tables, before: Tables) -> Tables:
+    """Return the tables of a window with the layouts of the one before, of jobs of which it was surer."""
+    jobs, members, pairs = found
+    was_surer = jobs.join(before[0].select("job_id", was="confidence"), on="job_id").filter(
+        pl.col("was") > pl.col("confidence")
+    )
+    held = pl.col("job_id").is_in(was_surer["job_id"].implode())
+    laid = before[0].filter(held).select("job_id", *LAYOUT)
+    kinds = before[2].filter(held).select(*JOB_PAIR, *KIND)
+    silent = before[2].filter(held, pl.col("kind") != "other").join(pairs, on=JOB_PAIR, how="anti")
+    silent = silent.with_columns(flows=0, bytes=0, window_start_ns=members["window_start_ns"].first())
+    return (
+        frames.conform(jobs.update(laid, on="job_id", include_nulls=True), "jobs"),
+        frames.conform(pl.concat([members.filter(~held), before[1].filter(held)]), "job_members"),
+        frames.conform(pl.concat([pairs.update(kinds, on=JOB_PAIR), silent], how="vertical_relaxed"), "pairs"),
+    )
 
 
 def tables(

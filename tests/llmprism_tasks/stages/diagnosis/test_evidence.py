@@ -92,26 +92,6 @@ def test_bulk_that_members_exchange_beside_training_is_known() -> None:
     assert evidence.beside.rows() == known
 
 
-@pytest.mark.parametrize(("lost", "steps", "kinds"), [(4, 40, 4), (5, 40, 8), (5, 20, 3)])
-def test_pairs_are_what_they_were_before_where_the_window_shows_most_of_them_no_more(
-    lost: int, steps: int, kinds: int
-) -> None:
-    """Of eight pairs; without steps before the window they stay unknown."""
-    given_ = tables(steps=steps, start=40_000 if steps == 40 else 60_000)
-    pairs = given_["pairs"].with_columns(
-        kind=pl.when(pl.int_range(pl.len()) < lost).then(pl.lit("other")).otherwise("kind")
-    )
-    if steps == 20:
-        given_["steps"] = tables()["steps"]
-    evidence = gather(**given_ | {"pairs": pairs}, window=WINDOW, settings=SETTINGS)
-    assert evidence is not None
-    named = nic_pairs.named(evidence.flows)
-    found = dict(named.select(pl.col("src_addr") + pl.col("dst_addr"), "kind").unique().rows())
-    assert sum(kind != "other" for kind in found.values()) == kinds
-    if kinds == 8:
-        assert found == PAIRS
-
-
 def test_without_steps_there_is_no_evidence_and_no_diagnosis() -> None:
     given_ = tables() | {"steps": frames.empty("steps")}
     assert gather(**given_, window=WINDOW, settings=SETTINGS) is None

@@ -23,11 +23,12 @@ from handmade import (
     topology,
     visible,
 )
+from polars.testing import assert_frame_equal
 
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.parallelism.phase import parallelism
+from llmprism_tasks.stages.parallelism.phase import LAYOUT, Tables, _surer, parallelism
 
 HOSTS = {"h": ["a", "b"], "i": ["c", "d"]}
 NICS = members({"j": {addr: host for host, some in HOSTS.items() for addr in some}})
@@ -63,6 +64,17 @@ def identified(
         settings=values,
     )
     return jobs.row(0, named=True), pairs
+
+
+def all_tables(*parts: Iterable[Row]) -> Tables:
+    return parallelism(
+        **taken("parallelism", flows(*parts), job_members=NICS),
+        topology=topology(HOSTS),
+        jobs=jobs_of(NICS),
+        job_members=NICS,
+        window=WINDOW,
+        settings=DEFAULT,
+    )
 
 
 def kind(
@@ -336,3 +348,17 @@ def test_parameters_are_sharded_that_are_busy_for_more_than_a_backward_pass(
         for row in messages(src, dst, every(PERIOD, count=STEPS, start=spread * PERIOD * i / 8), (20 + i) * MB)
     ]
     assert identified(rows)[0]["sharded"] is found
+
+
+def test_a_job_keeps_the_layout_of_the_window_before_where_that_was_surer() -> None:
+    well = all_tables(GRADIENTS, micro_batches("ac"), micro_batches("bd"))
+    poor = all_tables(messages("a", "b", [0, 17, 4000], MB))
+    jobs, members_, pairs = _surer(poor, well)
+    (row,), (was,), (now,) = (frame.rows(named=True) for frame in (jobs, well[0], poor[0]))
+    assert [row[name] for name in LAYOUT] == [was[name] for name in LAYOUT]
+    assert row["period_ns"] == now["period_ns"], "measured in the window"
+    assert_frame_equal(members_, well[1])
+    assert pairs.filter(src_addr="a", dst_addr="b").select("kind", "flows").rows() == [("dp", 3)]
+    assert pairs.filter(src_addr="a", dst_addr="c").select("kind", "flows").rows() == [("pp", 0)]
+    for kept, expected in zip(_surer(well, poor), well, strict=True):
+        assert_frame_equal(kept, expected)
