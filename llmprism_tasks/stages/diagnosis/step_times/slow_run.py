@@ -62,13 +62,15 @@ def _slow_run_row(
     windows_steps = int(steps["current"].sum())
     # A first step a quarter longer does not make three of four times the length likely.
     bar = max(least, MAJORITY * severity)
-    # A run that began before the window is as long as it is, wherever windows are cut.
+    # A run that began before the window is as long as it is, wherever windows are cut. The short end of one that is
+    # over is no news where it had lasted before: the windows before have told it.
     before = np.flatnonzero(excess[:first] <= MAJORITY * severity)
     for begins in (first, int(before[-1]) + 1 if before.size else 0):
         whole = excess[begins : last + 1]
         lasts = _is_lasting(whole > least, length[begins : last + 1], settings)
         # It may have begun anywhere in the window.
-        if lasts and windows_steps * _chance(whole, others, bar) <= most_chance:
+        told = last + 1 < excess.size and _is_lasting(excess[begins:first] > least, length[begins:first], settings)
+        if lasts and not told and windows_steps * _chance(whole, others, bar) <= most_chance:
             break
     else:
         return None

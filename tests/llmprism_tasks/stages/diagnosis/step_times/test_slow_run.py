@@ -180,6 +180,12 @@ def test_a_run_is_as_long_as_it_is_wherever_windows_are_cut(before: int, news: b
     assert is_news([*WELL, *[2000] * before, *[2000] * 2, *WELL[:8]], current=10) == news
 
 
+@pytest.mark.parametrize(("before", "after", "news"), [(5, 3, True), (6, 3, False), (6, 0, True)])
+def test_the_short_end_of_what_windows_before_have_told_is_no_news(before: int, after: int, news: bool) -> None:
+    """Steps of two seconds: three in the window, and `before` it as many as last, or not."""
+    assert is_news([*WELL, *[2000.0] * (before + 3), *WELL[:after]], current=3 + after, least_lasting_s=12) == news
+
+
 def test_a_slow_step_soon_after_a_run_that_is_over_is_not_of_it() -> None:
     """Such as an evaluation, two steps after a fault of the window before."""
     assert not is_news([*WELL, *[2000] * 5, *WELL[:3], 2000, *WELL[:8]], current=10)
