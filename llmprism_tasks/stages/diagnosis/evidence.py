@@ -15,7 +15,9 @@ from llmprism_tasks.numerics import grouped_sort
 from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.own_work.announcements import MEASURED_COLUMNS, announced
 from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
-from llmprism_tasks.stages.liveness.overdue import BIN_NS, Silence, beyond_chatter, long_silences, quiet_times
+from llmprism_tasks.stages.liveness.foreign import BIN_NS
+from llmprism_tasks.stages.liveness.overdue import Silence, long_silences
+from llmprism_tasks.stages.liveness.quiet_times import beyond_chatter, quiet_times
 from llmprism_tasks.stages.parallelism.layout.dp_groups import gradient_groups
 from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.step_division.division import Division

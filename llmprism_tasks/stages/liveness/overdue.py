@@ -10,16 +10,22 @@ restarted, at whatever point of a step it had stopped.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
 
-from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.liveness.foreign import LONGER_BY_STEPS, foreign_pairs, is_beyond_chatter
-from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
+from llmprism_tasks.stages.liveness.foreign import LONGER_BY_STEPS, foreign_pairs
+from llmprism_tasks.stages.liveness.quiet_times import (
+    RESTART_SHARE,
+    Gap,
+    beyond_chatter,
+    long_gaps,
+    restart_silence_ns,
+)
 from llmprism_tasks.stages.liveness.step_progress import LEAST_STEPS_NS, StepProgress, step_progress_at
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -30,27 +36,6 @@ PREFETCHED_STEPS = 4
 LAST_STEPS = 2
 """Steps before a silence in which each member exchanges data with another. Two, because one may just have begun or have
 lost its records."""
-RESTART_SHARE = 0.8
-"""Ratio of the time in which a job restarts from which a pause may be taken for a restart: `restarts` measures it in
-tenths, give or take two. The step with such a pause belongs to no run, so nothing else tells of it."""
-BIN_NS = NANOSECONDS_PER_SECOND
-"""Bins in which silences are searched, one second: there are a thousand times fewer bins than flows."""
-
-
-@dataclass(frozen=True)
-class Gap:
-    """A long time without flows of a job: from the end of its last flow to the start of its next one.
-
-    `back_ns` is None if there is no next flow. `longest_ns` is the longest such time before, and `is_longest` says
-    whether this one is clearly longer. `trained_ns` is when the job came back from the long gap before, or was first
-    seen.
-    """
-
-    job_id: str
-    since_ns: int
-    back_ns: int | None
-    longest_ns: int
-    is_longest: bool = True
 
 
 @dataclass(frozen=True)
@@ -115,7 +100,7 @@ def long_silences(
     away = pl.Series("flow_start_ns", dtype=pl.Int64) if elsewhere is None else elsewhere["flow_start_ns"]
     bulk, foreign, amid = _separate_foreign_traffic(bulk, window, settings)
     away = pl.concat([away, amid])
-    for gap in _long_gaps(bulk, window, settings):
+    for gap in long_gaps(bulk, window, settings):
         mine = nic_pairs.named(bulk.filter(pl.col("job_id") == gap.job_id))
         nics = pl.concat([mine["src_addr"], mine["dst_addr"]]).unique().implode()
         sends, receives = (pl.col(end).is_in(nics) for end in ("src_addr", "dst_addr"))
@@ -139,27 +124,45 @@ def long_silences(
         lasts = silence.until_ns > window.start_ns and not _has_collector_stopped(silence, strangers)
         if not (silence.replaced or lasts):
             continue
-        longest_ns = 0 if silence.replaced else gap.longest_ns
-        patience = longest_ns + max(where.period_ns * LONGER_BY_STEPS, _restart_silence_ns(settings))
-        unseen_ns = _unseen_ns(silence, pl.concat([mine["flow_start_ns"], others]), window)
-        overdue_ = silence.until_ns - gap.since_ns - unseen_ns > patience
-        saved = _bytes_in_interval(written, gap.since_ns - where.period_ns, gap.since_ns + where.period_ns)
-        in_mid_step = where.midway and saved < settings.recognition.least_bytes
-        # A pause that is over needs no patience: no hang can be meant.
-        stuck = in_mid_step and not where.even
-        if not overdue_ and (stuck or not silence.over or silence.restarted or unseen_ns):
-            continue
-        silence = dataclasses.replace(
-            silence,
-            saved=saved,
-            wrote_ns=int(written["flow_end_ns"].max() or 0),  # type: ignore[arg-type]
-            in_mid_step=in_mid_step,
-            is_news=_is_surprising(silence, patience)
-            and (silence.over or not _was_known(silence, others, patience, window)),
-        )
-        if not silence.replaced or saved < settings.recognition.least_bytes:
-            found.append(silence)
+        judged = _judged(silence, written, mine["flow_start_ns"], others, window, settings)
+        if judged is not None:
+            found.append(judged)
     return found
+
+
+def _judged(
+    silence: Silence, written: pl.DataFrame, sent: pl.Series, others: pl.Series, window: Window, settings: Settings
+) -> Silence | None:
+    """Return a silence with what was saved in it and whether it is news; None if it is too short, or a checkpoint
+    after which other NICs took part.
+
+    Parameters
+    ----------
+    written : records of what members wrote to storage meanwhile
+    sent, others : start of each flow of the job, and of each outside it, ns
+    """
+    gap, where = silence.gap, silence.where
+    longest_ns = 0 if silence.replaced else gap.longest_ns
+    patience = longest_ns + max(where.period_ns * LONGER_BY_STEPS, restart_silence_ns(settings))
+    unseen_ns = _unseen_ns(silence, pl.concat([sent, others]), window)
+    overdue_ = silence.until_ns - gap.since_ns - unseen_ns > patience
+    saved = _bytes_in_interval(written, gap.since_ns - where.period_ns, gap.since_ns + where.period_ns)
+    saves = saved >= settings.recognition.least_bytes
+    in_mid_step = where.midway and not saves
+    # A pause that is over needs no patience: no hang can be meant.
+    stuck = in_mid_step and not where.even
+    if not overdue_ and (stuck or not silence.over or silence.restarted or unseen_ns):
+        return None
+    if silence.replaced and saves:
+        return None
+    return dataclasses.replace(
+        silence,
+        saved=saved,
+        wrote_ns=int(written["flow_end_ns"].max() or 0),  # type: ignore[arg-type]
+        in_mid_step=in_mid_step,
+        is_news=_is_surprising(silence, patience)
+        and (silence.over or not _was_known(silence, others, patience, window)),
+    )
 
 
 def _exchange_data(flows: pl.DataFrame) -> bool:
@@ -179,7 +182,7 @@ def _separate_foreign_traffic(
     """
     bulk = beyond_chatter(bulk, settings)
     found = foreign_pairs(
-        bulk, window, least_ns=int(RESTART_SHARE * _restart_silence_ns(settings)), more=LONGER_BY_STEPS
+        bulk, window, least_ns=int(RESTART_SHARE * restart_silence_ns(settings)), more=LONGER_BY_STEPS
     )
     if found.is_empty():
         return bulk, pl.DataFrame(schema=dict.fromkeys(PAIR, pl.String)), pl.Series("flow_start_ns", [], pl.Int64)
@@ -189,12 +192,6 @@ def _separate_foreign_traffic(
     pairs = nic_pairs.pairs_of(bulk, list(PAIR)).join(found, on="pair", how="semi").select(PAIR)
     seen = flows.filter(amid).select(flow_start_ns=pl.min_horizontal("flow_end_ns", pl.col("back_ns") - 1)).to_series()
     return flows.filter(~amid).select(bulk.columns), pairs, seen
-
-
-def beyond_chatter(bulk: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """Return the flows of jobs in order, less heartbeats and logs, which a job that stands still sends as well."""
-    bulk = nic_pairs.in_order(bulk)
-    return bulk.filter(pl.Series(is_beyond_chatter(bulk, least_ns=_restart_silence_ns(settings))))
 
 
 def _is_surprising(silence: Silence, patience_ns: float) -> bool:
@@ -313,85 +310,6 @@ def _storage_writes(sent: pl.DataFrame, gap: Gap, window: Window) -> pl.DataFram
 
 def _bytes_in_interval(flows: pl.DataFrame, since_ns: int, until_ns: int) -> int:
     return int(flows.filter(pl.col("flow_start_ns").is_between(since_ns, until_ns))["bytes"].sum())
-
-
-def _restart_silence_ns(settings: Settings) -> int:
-    return int(settings.traffic.restart_silence_s * NANOSECONDS_PER_SECOND)
-
-
-def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterator[Gap]:
-    """Yield the long gaps between a job's flows that reach into the last two windows.
-
-    They are longer than any before; one that is not over, by the time in which a job restarts. Shorter gaps are
-    included if other NICs joined the job after them, and those that are over and are not the longest.
-    """
-    gaps = quiet_times(bulk).with_columns(length=pl.coalesce("back_ns", pl.lit(window.end_ns)) - pl.col("since_ns"))
-    over = pl.col("back_ns").is_not_null()
-    longest = pl.col("length").cum_max().shift(fill_value=0).over("job_id")
-    latest = _joining_times(bulk).group_by("job_id").agg(pl.col("joined_ns").max())
-    least_ns = _restart_silence_ns(settings)
-    shortest = (
-        pl.when(pl.col("joined_ns") >= pl.col("back_ns"))
-        .then(least_ns)
-        .when(over)
-        .then(RESTART_SHARE * least_ns)
-        .otherwise(pl.col("longest_ns") + least_ns)
-    )
-    replaces = (pl.col("joined_ns") >= pl.col("back_ns")).fill_null(value=False)
-    clearly = ~over | replaces | (pl.col("length") > (1 + LONGER_BY_STEPS) * pl.col("longest_ns"))
-    long = (
-        gaps.with_columns(longest_ns=longest)
-        .join(latest, on="job_id", maintain_order="left")
-        .filter(
-            pl.col("length") > shortest,
-            pl.col("back_ns").is_null() | (pl.col("back_ns") > window.start_ns - window.length_ns),
-        )
-        .with_columns(is_longest=clearly)
-    )
-    return (Gap(**row) for row in long.drop("length", "joined_ns").iter_rows(named=True))
-
-
-def _joining_times(bulk: pl.DataFrame) -> pl.DataFrame:
-    """Return since when each member takes part in its job: `job_id`, `addr`, `joined_ns`."""
-    bulk = nic_pairs.in_order(bulk)
-    first = nic_pairs.named(bulk.select("job_id", *PAIR, "flow_start_ns")[nic_pairs.starts_of_pairs(bulk)[:-1]])
-    ends = pl.concat([first.select("job_id", "flow_start_ns", addr=end) for end in PAIR])
-    return ends.group_by("job_id", "addr").agg(joined_ns=pl.col("flow_start_ns").min())
-
-
-def quiet_times(bulk: pl.DataFrame) -> pl.DataFrame:
-    """Return the times without flows of each job: `job_id`, `since_ns`, `back_ns`; sorted by `job_id` and time.
-
-    The last time of a job has no end (NULL). Times within one second of the clock are absent.
-
-    Parameters
-    ----------
-    bulk : flows inside jobs, with `job_id`
-    """
-    return (
-        _busy_seconds(bulk)
-        .select(
-            "job_id",
-            since_ns=pl.col("last_ns").cum_max().over("job_id"),
-            back_ns=pl.col("first_ns").shift(-1).over("job_id"),
-        )
-        .filter(pl.col("back_ns").is_null() | (pl.col("back_ns") > pl.col("since_ns")))
-    )
-
-
-def _busy_seconds(bulk: pl.DataFrame) -> pl.DataFrame:
-    """Return the busy seconds of each job: `job_id`, start of the first flow (`first_ns`), end of the last (`last_ns`).
-
-    Sorted by `job_id` and time.
-    """
-    bulk = nic_pairs.in_order(bulk)
-    pairs, offsets = nic_pairs.pairs_of(bulk, ["job_id"]), nic_pairs.starts_of_pairs(bulk)
-    jobs = pairs.select("job_id").unique().sort("job_id")
-    numbered = pairs.join(jobs.with_row_index("job"), on="job_id", maintain_order="left")
-    job, first, last = busy_parts(
-        bulk["flow_start_ns"].to_numpy(), bulk["flow_end_ns"].to_numpy(), offsets, numbered["job"].to_numpy(), BIN_NS
-    )
-    return jobs[job].with_columns(first_ns=pl.Series(first), last_ns=pl.Series(last))
 
 
 def _build_silence(gap: Gap, where: StepProgress, mine: pl.DataFrame, others: pl.Series, window: Window) -> Silence:

@@ -13,8 +13,7 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import Flags, Floats
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
-from llmprism_tasks.stages.liveness.foreign import LONGER_BY_STEPS
-from llmprism_tasks.stages.liveness.overdue import BIN_NS
+from llmprism_tasks.stages.liveness.foreign import BIN_NS, LONGER_BY_STEPS
 
 SLOW_STORAGE_RATIO = 2.0
 """Ratio of a pause to the usual one from which storage has become slow: at half its rate. The longest of a healthy

@@ -9,7 +9,7 @@ import pytest
 from handmade import MB, WINDOW, Row, every, flows, ring, settings
 
 from llmprism_tasks.stages.liveness.foreign import foreign_pairs, is_beyond_chatter
-from llmprism_tasks.stages.liveness.overdue import beyond_chatter, quiet_times
+from llmprism_tasks.stages.liveness.quiet_times import beyond_chatter, quiet_times
 from llmprism_tasks.stages.traffic import nic_pairs
 
 NICS = "abcdef"

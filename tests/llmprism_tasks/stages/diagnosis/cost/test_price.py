@@ -10,7 +10,8 @@ import pytest
 from accuracy.runs import fault_costs as prices
 from llmprism_tasks.stages.diagnosis.cost.price import price
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
-from llmprism_tasks.stages.liveness.overdue import Gap, Silence
+from llmprism_tasks.stages.liveness.overdue import Silence
+from llmprism_tasks.stages.liveness.quiet_times import Gap
 from llmprism_tasks.stages.liveness.step_progress import StepProgress
 
 SEED = 3

@@ -12,7 +12,8 @@ from job_evidence import DEFAULT, working
 
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, PAUSES_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.pauses import between_steps
-from llmprism_tasks.stages.liveness.overdue import Gap, Silence
+from llmprism_tasks.stages.liveness.overdue import Silence
+from llmprism_tasks.stages.liveness.quiet_times import Gap
 from llmprism_tasks.stages.liveness.step_progress import StepProgress
 
 PERIOD = 4000

@@ -14,7 +14,7 @@ from network_evidence import both, job, ring
 
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, PAUSES_SCHEMA, STORAGE_SCHEMA, Evidence, shares
 from llmprism_tasks.stages.diagnosis.pauses import one_step
-from llmprism_tasks.stages.liveness.overdue import quiet_times
+from llmprism_tasks.stages.liveness.quiet_times import quiet_times
 
 USUAL = 4000.0
 WELL = [USUAL, USUAL + 20, USUAL - 20] * 8
