@@ -885,6 +885,23 @@ def test_two_replicas_beside_a_ring_are_no_line_of_stages() -> None:
     assert job_steps._pipeline_only_groups(streams, DEFAULT)["group"].to_list() == ["g"]
 
 
+@pytest.mark.parametrize("pause", [100, 300, 600])
+def test_a_pipeline_that_turns_once_between_pauses_of_any_length_shows_steps(pause: float) -> None:
+    """Steps of two stages and two replicas take 415 ms; after every sixth of them a checkpoint is saved."""
+    begins = [415 * step + pause * (step // 6) for step in range(60)]
+    links = [stages(nics, begins) for nics in ("ac", "bd")]
+    gradients = [ring(nics, [begin + 305 for begin in begins], length=40, size=16 * MB) for nics in ("ab", "cd")]
+    assert steps(flows(*links, *gradients))["step"].n_unique() == 60
+
+
+@pytest.mark.parametrize(("replicas", "found"), [(["ef"], [415 * MS]), (["ef", "gh"], [])], ids=["most", "half"])
+def test_links_tell_how_long_a_step_is_if_most_nics_turn(replicas: list[str], found: list[float]) -> None:
+    begins = every(415, count=20)
+    table = flows(*(stages(nics, begins) for nics in ("ac", "bd")), *(ring(nics, begins) for nics in replicas))
+    streams = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g"))
+    assert job_steps._turn_periods(streams, DEFAULT)["period_ns"].to_list() == pytest.approx(found)
+
+
 @pytest.mark.parametrize("until", [600, 800, 1000, 1500])
 def test_a_pipeline_that_is_still_full_has_shown_no_step(until: float) -> None:
     """Over its first links more has gone than has come back, by up to a half."""
