@@ -109,8 +109,8 @@ def _is_pause_period(rhythms: pl.DataFrame) -> Flags:
 def _drop_pause_periods(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Forget the periods of whole pairs that are only quiet between many steps, as where checkpoints are saved.
 
-    Such a pair is busy for most of the time from one pause to the next, its sizes, or the pairs of most NICs of the
-    group, come several times in between, for as long as the pauses do, and nothing in the group comes once.
+    Such a pair is busy for most of the time from one pause to the next, its sizes, or the pairs or the turns of most
+    NICs of the group, come several times in between, for as long as the pauses do, and nothing in the group comes once.
     """
     pair, size_class, bursts, period, mean, duration = _column_arrays(
         rhythms, "pair", "size_class", "bursts", "period_ns", "mean_period_ns", "duration_ns"
@@ -119,7 +119,8 @@ def _drop_pause_periods(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.D
     busy = whole & (duration > MAJORITY * period)
     if not busy.any():
         return rhythms
-    others = _pairs_of_most_nics(rhythms, whole & (duration <= MAJORITY * period), settings)
+    quick = (whole & (duration <= MAJORITY * period)) | (size_class == AT_TURNS)
+    others = _streams_of_most_nics(rhythms, quick, settings)
     group = rhythms["group"].rank("dense").to_numpy().astype(np.int64)
     quicker, longest = (
         np.fmax(_largest_of_pair(values, part, pair), _largest_of_pair(values, others, group))
@@ -134,11 +135,12 @@ def _drop_pause_periods(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.D
     return _drop_periods(rhythms, paused, ["pair", "size_class"])
 
 
-def _pairs_of_most_nics(rhythms: pl.DataFrame, chosen: Flags, settings: RhythmSettings) -> Flags:
-    """Tell which of some whole pairs are no links of a pipeline, if those of their group are of most of its NICs. Links
-    repeat with micro-batches, which are no steps."""
-    links = answered(rhythms.filter(pl.col("size_class") == WHOLE_PAIR), settings)
-    asked = rhythms.with_row_index("row").filter(pl.Series(chosen)).join(links, on="pair", how="anti")
+def _streams_of_most_nics(rhythms: pl.DataFrame, chosen: Flags, settings: RhythmSettings) -> Flags:
+    """Tell which of some streams are no links of a pipeline as a whole, if those of their group are of most of its
+    NICs. Links repeat with micro-batches, which are no steps; but they turn once in a step."""
+    of_links = rhythms.filter(pl.col("size_class") == WHOLE_PAIR)
+    links = answered(of_links, settings).select("pair", size_class=pl.lit(WHOLE_PAIR, pl.Int64))
+    asked = rhythms.with_row_index("row").filter(pl.Series(chosen)).join(links, on=["pair", "size_class"], how="anti")
     shown = ends_of(asked).unique().group_by("group").agg(shown=pl.len())
     most = (
         _nic_counts(rhythms)

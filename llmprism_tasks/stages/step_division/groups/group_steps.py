@@ -84,6 +84,7 @@ def steps_together(
     *,
     by_bytes: bool = False,
     parts: pl.Series | None = None,
+    turns: pl.DataFrame | None = None,
 ) -> Found:
     """Find the steps of groups whose pairs show them together.
 
@@ -93,6 +94,7 @@ def steps_together(
     pairs : `pair`, `src_addr`, `dst_addr`, `group`, `bytes`, `first_ns`, `last_ns`, a row for each pair of the groups
     by_bytes : whether the byte clock may tell the steps where silences do not
     parts : groups that are pipelines: their steps end where nothing is under way, if nothing else tells them
+    turns : `group`, `period_ns`: how long links take from one turn to the next
 
     Returns
     -------
@@ -101,15 +103,15 @@ def steps_together(
     times, offsets, groups = _flow_arrays_and_groups(flows, pairs, parts)
     linked = set(_groups_with_links(pairs, settings)["group"])
     in_line = set(_groups_in_line(pairs, settings)["group"])
-    names = [group.pairs["group"][0] for group in groups]
-    # In a ring alone equal buckets are told from steps by nothing, and the forward pass is as silent as a pause.
-    known = [
-        {"by_bytes": by_bytes, "by_passes": name not in linked, "by_pauses": name in linked and name not in in_line}
-        for name in names
-    ]
-    found = [
-        _find_group_steps(times, offsets, group, settings, **asked) for group, asked in zip(groups, known, strict=True)
-    ]
+    turn_ns = {} if turns is None else dict(turns.select("group", "period_ns").rows())
+
+    def asked(name: object) -> Callable[[Traffic], Steps | None]:
+        # In a ring alone equal buckets are told from steps by nothing, and the forward pass is as silent as a pause.
+        by_pauses = name in linked and name not in in_line
+        known = {"by_bytes": by_bytes, "by_passes": name not in linked, "by_pauses": by_pauses}
+        return lambda traffic: repeated(traffic, settings, turn_ns=turn_ns.get(name, np.nan), **known)
+
+    found = [_find_group_steps(times, offsets, group, settings, asked(group.pairs["group"][0])) for group in groups]
     return _keep_explained_groups(found, pairs, settings)
 
 
@@ -253,12 +255,14 @@ def _split_into_groups(pairs: pl.DataFrame, piped: pl.Series | None) -> list[_Gr
 
 
 def _find_group_steps(
-    times: Times, offsets: Integers, group: _Group, settings: RhythmSettings, **asked: bool
+    times: Times,
+    offsets: Integers,
+    group: _Group,
+    settings: RhythmSettings,
+    find: Callable[[Traffic], Steps | None],
 ) -> Found | None:
-    """Return the steps of one group, given what may tell them, as `repeated` takes it."""
-    sample, steps = likeliest(
-        samples(times, offsets, group.place, group.sender), lambda traffic: repeated(traffic, settings, **asked)
-    )
+    """Return the steps of one group, given what finds them in its traffic, as `repeated` does."""
+    sample, steps = likeliest(samples(times, offsets, group.place, group.sender), find)
     if sample is None:
         return None
     moved_until = partial(_bytes_per_segment, times, offsets, group.place)

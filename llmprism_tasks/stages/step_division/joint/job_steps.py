@@ -93,9 +93,11 @@ def _steps_of_groups(
     under way.
     """
     whole = found.filter(pl.col("size_class") == WHOLE_PAIR)
-    seen = steps_together(flows, whole, settings)
+    coded = nic_pairs.as_coded(found, flows)
+    turns = _turn_periods(coded, settings)
+    seen = steps_together(flows, whole, settings, turns=turns)
     together, clear = (seen.of(seen.streams.filter(told)) for told in (pl.col("told"), ~pl.col("told")))
-    shared = jointly_cut_streams(nic_pairs.as_coded(found, flows), together)
+    shared = jointly_cut_streams(coded, together)
     lines = _pipeline_only_groups(shared.with_columns(size_class=pl.lit(WHOLE_PAIR, pl.Int64)), settings)
     together = together.of(together.streams.join(lines, on="group", how="anti"))
     alone, periods = _streams_and_periods(
@@ -112,7 +114,7 @@ def _steps_of_groups(
     parts = refused.filter("parts").select("group")
     in_lines = _pipeline_only_groups(nic_pairs.as_coded(silent, flows), settings, emptied=True).cast(parts.schema)
     piped = pl.concat([parts, in_lines])["group"]
-    rest = steps_together(flows, silent, settings, by_bytes=True, parts=piped)
+    rest = steps_together(flows, silent, settings, by_bytes=True, parts=piped, turns=turns)
     untold = alone.filter(pl.col("size_class") != AT_LAGS).join(
         pl.concat([known, refused.select("group")]), on="group", how="anti", maintain_order="left"
     )
@@ -150,6 +152,18 @@ def several_steps(clear: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
     longer = pl.col("group_period_ns") >= SEVERAL_PERIODS * pl.col("period_ns")
     shorter = pl.col("ended") & (SEVERAL_PERIODS * pl.col("group_period_ns") <= pl.col("period_ns"))
     return period.join(periods, on="group").filter(longer | shorter).select("group")
+
+
+def _turn_periods(found: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return how long links take from one turn to the next, of groups of which most NICs turn: `group`, `period_ns`."""
+    turning = found.filter(size_class=AT_TURNS)
+    nics = [
+        ends_of(some).unique().group_by("group").agg(nics=pl.len())
+        for some in (turning, found.filter(size_class=WHOLE_PAIR))
+    ]
+    most = nics[0].join(nics[1], on="group").filter(pl.col("nics") >= settings.least_support * pl.col("nics_right"))
+    period = turning.group_by("group").agg(pl.col("period_ns").median())
+    return period.join(most, on="group", how="semi")
 
 
 def _without_same_period(clocked: pl.DataFrame, of_few: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:

@@ -3,6 +3,8 @@
 In a pipeline's steady phase an activation goes one way when a gradient comes the other. Only at the beginning of a step
 activations go alone, and only at its end gradients come alone. So where a transfer that nothing answers is followed by
 one in the other direction that nothing answers either, one step has ended and the next begun, however long the pause.
+Where the first gradient comes alone, too, the same is seen once more in each step, after the activations that fill the
+pipeline; but a pipeline is full for longer than it is empty.
 Micro-batches of uneven lengths have activations of uneven sizes, but each of them comes back as its gradient.
 """
 
@@ -170,6 +172,32 @@ def _has_returned_bytes(numbers: Integers, directions: Integers, sizes: Integers
     return bool(count > 2 and returned >= RETURNING_BURSTS * (count - 2))
 
 
+@subroutine
+def _fullness(bursts: Integers, alone: Integers, firsts: Integers, directions: Integers, count: int, first: int) -> int:
+    """Say whether a link is full (1) or empty (-1) for longer in most bursts, the first and the last left out; 0 for
+    neither, as where all that is sent in one direction comes back after it.
+
+    An activation and a gradient that go together change nothing, whichever is first.
+
+    Parameters
+    ----------
+    bursts : the burst of each message
+    first : the direction in which a burst begins
+    """
+    full, empty, whole, i = 0, 0, 0, 0
+    while i < count:
+        burst, level, total, most, messages = bursts[i], 0, 0, 0, 0
+        while i < count and bursts[i] == burst:
+            level += alone[i] if directions[firsts[i]] == first else -alone[i]
+            total, most, messages = total + level, max(most, level), messages + 1
+            i += 1
+        if 0 < burst < bursts[count - 1]:
+            whole += 1
+            full += 2 * total > messages * most
+            empty += 2 * total < messages * most
+    return int(2 * full > whole) - int(2 * empty > whole)
+
+
 @kernel(INT64S, INT64S, INT64S, INT64S, INT64S, FLOAT64, FLOAT64, FLOAT64)
 def _reversal_bursts(
     all_starts: Integers,
@@ -194,6 +222,7 @@ def _reversal_bursts(
         for i in range(messages):
             times[i] = starts[firsts[i]] - starts[0]
         _mark_unanswered(times, firsts, directions, messages, alone)
+        fullest = -1
         for first in range(2):
             count = _number_bursts(alone, firsts, directions, messages, first, bursts) + 1
             if count == 1:
@@ -207,8 +236,12 @@ def _reversal_bursts(
             period, mean, duration = rhythm(
                 firsts_ns, lasts_ns, carried, count, each, byte_tolerance, pace_tolerance, UNEVEN_PERIODS, few_ratio
             )
-            if np.isnan(period) or (found.bursts[s] and duration >= found.duration[s]):
+            if np.isnan(period):
                 continue
+            fullness = _fullness(bursts, alone, firsts, directions, messages, first)
+            if found.bursts[s] and (fullness < fullest or (fullness == fullest and duration >= found.duration[s])):
+                continue
+            fullest = fullness
             found.threshold[s], found.clarity[s], found.bursts[s] = 0.0, each, count
             found.period[s], found.mean_period[s], found.duration[s] = period, mean, duration
             numbers[low:high] = own_numbers

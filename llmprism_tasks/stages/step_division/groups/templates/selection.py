@@ -17,7 +17,7 @@ pipeline are what lies between the silences at which nothing is under way (`bala
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 
@@ -53,7 +53,13 @@ from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 
 
 def repeated(
-    traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool, by_passes: bool, by_pauses: bool = True
+    traffic: Traffic,
+    settings: RhythmSettings,
+    *,
+    by_bytes: bool,
+    by_passes: bool,
+    by_pauses: bool = True,
+    turn_ns: float = np.nan,
 ) -> Steps | None:
     """Return the steps of a group: what the smallest template between whose segments the silences stand out makes of
     it; where none does, what the template makes of it that comes again by the byte clock, or the clearest one if it
@@ -68,15 +74,18 @@ def repeated(
     by_passes : whether a forward and a backward pass may; those of pipelines are no two lengths of silence
     by_pauses : whether a silence longer than a step may be a pause; where only links of a pipeline are seen, these are
         silent while other stages work
+    turn_ns : how long most links of a pipeline take from one turn to the next, which is a step; NaN if none turns
     """
-    known = {"by_bytes": by_bytes, "by_passes": by_passes, "by_pauses": by_pauses}
-    best = _find_steps(traffic, settings, **known)
+    find = partial(
+        _find_steps, settings=settings, by_bytes=by_bytes, by_passes=by_passes, by_pauses=by_pauses, turn_ns=turn_ns
+    )
+    best = find(traffic)
     if best is None:
         return None
     segment = np.searchsorted(best.until_ns, traffic.starts)
     steady = takes_part(bytes_of_pairs(traffic, best.until_ns)[best.whole])
     kept = steady[traffic.pair] & (best.whole[segment] | (traffic.ends - traffic.starts <= best.period_ns))
-    again = best if kept.all() else _find_steps(traffic.of(kept), settings, **known)
+    again = best if kept.all() else find(traffic.of(kept))
     return again if again is not None and (again.told or again.ended or again.is_clear()) else None
 
 
@@ -138,7 +147,7 @@ def _cut_near_places(places: Floats, fitting: Fitting, silences: Silences, found
 
 
 def _find_steps(
-    traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool, by_passes: bool, by_pauses: bool
+    traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool, by_passes: bool, by_pauses: bool, turn_ns: float
 ) -> Steps | None:
     """Return what the smallest template with passes, or with clear silences between its segments, makes of a group;
     where there is none, what comes again by the byte clock; where this tells no steps either, the best template."""
@@ -148,7 +157,7 @@ def _find_steps(
     tried = [fitting.fit(template, SILENCES_PER_STEP) for template in fitting.proposed()]
     fitted = [one for one in tried if one is not None and has_same_pairs(one, traffic)]
     likely = [one for one in fitted if one.is_likely()]
-    best = _choose_clear_template(likely, fitting, by_passes=by_passes, by_pauses=by_pauses)
+    best = _choose_clear_template(likely, fitting, by_passes=by_passes, by_pauses=by_pauses, turn_ns=turn_ns)
     cycled = None
     if by_passes:
         cycled = _steps_by_silence_clock(likely, fitting)
@@ -289,7 +298,9 @@ def _end_of_backward(ends: Integers, fitting: Fitting, parts: int = 1) -> passes
     return passes.end_of_backward(fitting.traffic, fitting.silences, ends, parts=parts, **known)
 
 
-def _choose_clear_template(tried: list[Steps], fitting: Fitting, *, by_passes: bool, by_pauses: bool) -> Steps | None:
+def _choose_clear_template(
+    tried: list[Steps], fitting: Fitting, *, by_passes: bool, by_pauses: bool, turn_ns: float
+) -> Steps | None:
     """Return what the smallest clear template makes of a group that is no part of a larger one; None without any.
 
     If none is clear, it is the smallest one such that the silences between several of it are no longer.
@@ -310,7 +321,7 @@ def _choose_clear_template(tried: list[Steps], fitting: Fitting, *, by_passes: b
         and not any(has_more(larger, one, fitting.traffic) for larger in tried[place + 1 :])
     ]
     clear = next((one for one in known if one.clarity >= CLEAR_SIGMAS and one.explained > more), None)
-    paused = _steps_between_pauses(clear, fitting) if clear is not None and by_pauses else None
+    paused = _steps_between_pauses(clear, fitting, turn_ns) if clear is not None and by_pauses else None
     if paused is not None:
         return paused
     buckets = _steps_of_buckets(clear, known, fitting) if clear is not None and by_passes else None
@@ -335,13 +346,15 @@ def _steps_of_buckets(buckets: Steps, tried: list[Steps], fitting: Fitting) -> S
     return best if passes.SHORTEST_PASS <= silent <= MAJORITY else None
 
 
-def _steps_between_pauses(several: Steps, fitting: Fitting) -> Steps | None:
+def _steps_between_pauses(several: Steps, fitting: Fitting, turn_ns: float) -> Steps | None:
     """Return the steps of the byte clock, if some are as many bytes as several of it, and the silences after these are
-    longer than one takes: they are pauses, such as checkpoints. The optimizer takes less."""
+    longer than one takes, or links turn no more than once in each: they are pauses, such as checkpoints. The optimizer
+    takes less.
+    """
     pause = _silence_between(several, fitting)
     if several.period_ns - pause <= MAJORITY * several.period_ns:
         return None
-    fewest = max(2, int(several.period_ns / pause))  # all of one is no longer than the pause
+    fewest = max(2, int(several.period_ns / np.fmax(pause, turn_ns)))  # all of one is no longer than these
     found = _steps_by_byte_clock(fitting) if _has_equal_parts(several, fewest, fitting) else None
     if found is None or not found.is_likely():
         return None
@@ -349,7 +362,7 @@ def _steps_between_pauses(several: Steps, fitting: Fitting) -> Steps | None:
     pauses = (
         abs(times - max(round(times), 2)) <= SAME_TEMPLATE
         and not has_more(several, found, fitting.traffic)
-        and pause >= found.period_ns
+        and (pause >= found.period_ns or found.period_ns >= NEARLY_ALL * turn_ns)
     )
     return found._replace(ended=True) if pauses else None
 

@@ -34,12 +34,18 @@ def steps_of(begins: list[float], nics: str = "abcd", pause: float = 15, buckets
     return rows
 
 
-def ends(*parts: list[Row], told: bool = True, pair: str = "ab") -> list[float]:
+def ends(*parts: list[Row], told: bool = True, pair: str = "ab", turn: float | None = None) -> list[float]:
     """Return the ends of steps as a pair shows them, in ms; none where the group shows none together, of those that are
-    told or of those that are not."""
+    told or of those that are not.
+
+    Parameters
+    ----------
+    turn : ms from one turn of a link to the next; None if none turns
+    """
     table = nic_pairs.in_order(flows(*parts))
     pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE_PAIR).with_columns(group=pl.lit("g"))
-    found = steps_together(table, pairs, DEFAULT)
+    turns = None if turn is None else pl.DataFrame({"group": ["g"], "period_ns": [turn * MS]})
+    found = steps_together(table, pairs, DEFAULT, turns=turns)
     found = found.of(found.streams.filter(told=told))
     shown = found.streams.filter(pl.col("pair") == pairs.filter(src_addr=pair[0], dst_addr=pair[1])["pair"][0])
     if shown.is_empty():
@@ -96,6 +102,11 @@ def test_steps_that_explain_all_bytes_are_found_though_silences_alone_do_not_tel
 ) -> None:
     assert ends(layered(40, 0.45, other=other)) == []
     assert bool(ends(layered(40, 0.45, other=other), told=False)) == clear
+
+
+@pytest.mark.parametrize(("turn", "steps"), [(1100, 40), (1450, 40), (1550, 8)], ids=["a step", "about", "longer"])
+def test_a_shorter_silence_is_one_if_links_turn_no_more_than_once_in_a_step(turn: float, steps: int) -> None:
+    assert len(ends(saved(800), turn=turn) or ends(saved(800), told=False, turn=turn)) == steps
 
 
 def saved(pause: float, parts: int = 1) -> list[Row]:

@@ -151,6 +151,30 @@ def test_pauses_between_steps_that_other_pairs_show_are_not_between_steps(
     assert group_periods(table, pl.concat(parts), DEFAULT)["period_ns"].item() / MS == pytest.approx(period)
 
 
+@pytest.mark.parametrize(
+    ("turning", "busy", "period"),
+    [(["ac", "bd"], 25_000, 3760), (["ac"], 25_000, 26_900), (["ac", "bd"], 13_000, 26_900)],
+    ids=["most NICs", "half of them", "idle for most of it"],
+)
+def test_pauses_between_steps_in_which_links_turn_once_are_not_between_steps(
+    turning: list[str], busy: float, period: float
+) -> None:
+    """The links of a pipeline are quiet as a whole after every seventh step alone, where a checkpoint is saved; nothing
+    else crosses hosts. A link turns where it was empty."""
+    links = ["ac", "bd"]
+    table = flows(*(ring(nics, every(3760, count=80)) for nics in links))
+    whole = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g")).filter(size_class=WHOLE_PAIR)
+    turns = pl.concat_str("src_addr", "dst_addr").is_in([end for link in turning for end in (link, link[::-1])])
+
+    def changed(some: pl.DataFrame, bursts: int, period: float, duration: float, size_class: int) -> pl.DataFrame:
+        times = dict.fromkeys(("period_ns", "mean_period_ns"), period * MS)
+        values = {"bursts": bursts, "duration_ns": duration * MS, "size_class": size_class, **times}
+        return some.with_columns(pl.lit(value).cast(whole.schema[name]).alias(name) for name, value in values.items())
+
+    parts = [changed(whole, 12, 26_900, busy, WHOLE_PAIR), changed(whole.filter(turns), 80, 3760, 3000, AT_TURNS)]
+    assert group_periods(table, pl.concat(parts), DEFAULT)["period_ns"].item() / MS == pytest.approx(period)
+
+
 @pytest.mark.parametrize(("lasts", "period"), [(990, None), (1010, 1000)])
 def test_what_goes_on_for_longer_than_a_step_is_no_part_of_it(lasts: float, period: float | None) -> None:
     """A copy of files between two NICs of a ring moves ten times what the ring does."""
@@ -859,6 +883,23 @@ def test_two_replicas_beside_a_ring_are_no_line_of_stages() -> None:
     line = [pipeline("a", "b", begins, spread=900, count=8), pipeline("b", "c", begins, spread=900, count=8)]
     streams = stream_rhythms(flows(*line), DEFAULT).with_columns(group=pl.lit("g"))
     assert job_steps._pipeline_only_groups(streams, DEFAULT)["group"].to_list() == ["g"]
+
+
+@pytest.mark.parametrize("pause", [100, 300, 600])
+def test_a_pipeline_that_turns_once_between_pauses_of_any_length_shows_steps(pause: float) -> None:
+    """Steps of two stages and two replicas take 415 ms; after every sixth of them a checkpoint is saved."""
+    begins = [415 * step + pause * (step // 6) for step in range(60)]
+    links = [stages(nics, begins) for nics in ("ac", "bd")]
+    gradients = [ring(nics, [begin + 305 for begin in begins], length=40, size=16 * MB) for nics in ("ab", "cd")]
+    assert steps(flows(*links, *gradients))["step"].n_unique() == 60
+
+
+@pytest.mark.parametrize(("replicas", "found"), [(["ef"], [415 * MS]), (["ef", "gh"], [])], ids=["most", "half"])
+def test_links_tell_how_long_a_step_is_if_most_nics_turn(replicas: list[str], found: list[float]) -> None:
+    begins = every(415, count=20)
+    table = flows(*(stages(nics, begins) for nics in ("ac", "bd")), *(ring(nics, begins) for nics in replicas))
+    streams = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g"))
+    assert job_steps._turn_periods(streams, DEFAULT)["period_ns"].to_list() == pytest.approx(found)
 
 
 @pytest.mark.parametrize("until", [600, 800, 1000, 1500])
