@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Iterable
 from itertools import accumulate
@@ -708,6 +709,19 @@ def test_a_named_pair_too_broken_to_turn_is_not_cut_where_the_others_turn() -> N
     numbered = ended_by(table, named)
     assert set(numbered["src_addr"]) == set("abc")
     assert (numbered["step"] == (numbered["flow_start_ns"] - WINDOW.start_ns) // (420 * MS)).all()
+
+
+@pytest.mark.parametrize(("shown_by", "chosen"), [(WHOLE_PAIR, [0, 1]), (7, [0])])
+def test_a_broken_pair_is_cut_like_others_only_if_these_are_silent_as_a_whole(shown_by: int, chosen: list[int]) -> None:
+    """Between messages of one size, such as gradients, pairs also send others, such as tokens."""
+    joint = job_steps.steps_of_jobs(flows(ring("ab", every(1000, count=12))).with_columns(job_id=pl.lit("j")), DEFAULT)
+    found = pl.concat([joint.streams.found.head(1)] * 2).with_columns(
+        pair=pl.Series([0, 1], dtype=pl.Int32), dst_addr=pl.Series(["b", "c"]), period_ns=pl.Series([1e9, None])
+    )
+    shown = found.head(1).with_columns(size_class=pl.lit(shown_by, pl.Int64), group_period_ns=pl.lit(1e9))
+    few = shown.select("group").clear()
+    streams = dataclasses.replace(joint.streams, found=found, in_step=shown, of_few=few)
+    assert gradient_ends._streams_of_pairs(streams, found.select("src_addr", "dst_addr"))["pair"].to_list() == chosen
 
 
 @pytest.mark.parametrize("left_out", [0, 1, 5])
