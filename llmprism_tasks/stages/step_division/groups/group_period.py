@@ -66,6 +66,8 @@ def group_periods(
     long = lasts >= settings.least_run_s * NANOSECONDS_PER_SECOND
     goes_on = (lasts >= settings.period_persistence * (last - first)) & (lasts >= settings.least_run * seen)
     periodic = rhythms.filter((goes_on & (at_work | long)).fill_null(value=False))
+    if of_few:
+        periodic = periodic.filter(~_sends_tokens(settings))
     several, few = (periodic.filter((pl.col("bursts") > FEW_BURSTS) == many) for many in (True, False))
     found = rhythms.select("group", "period_ns").clear()
     for others in (several, several.with_columns(period_ns="mean_period_ns"), few):
@@ -73,6 +75,12 @@ def group_periods(
         if not left.is_empty():
             found = pl.concat([found, _agreed_periods(flows, rhythms, left, endpoints, runs, settings, of_few=of_few)])
     return found.sort("group")
+
+
+def _sends_tokens(settings: RhythmSettings) -> pl.Expr:
+    """Say which whole pairs send messages one by one, and each of another size: they come again, but no bytes do."""
+    single = MAJORITY * pl.col("flows") < pl.col("bursts")
+    return (pl.col("size_class") == WHOLE_PAIR) & single & (pl.col("common_share") < settings.one_size_share)
 
 
 def _longest_runs(flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:

@@ -864,6 +864,22 @@ def test_a_few_nics_tell_the_steps_in_which_all_send_the_same(more: float, found
     assert steps(flows(tokens(more=more), *gradients))["step"].n_unique() == found
 
 
+@pytest.mark.parametrize(
+    ("apart", "parts", "period"), [(0.06, 1, 1000), (0.0, 1, 100), (0.06, 3, 100)], ids=["tokens", "one size", "bursts"]
+)
+def test_messages_that_come_one_by_one_in_other_sizes_tell_no_period(apart: float, parts: int, period: float) -> None:
+    """Gradients cross hosts at two of six NICs. Others only send tokens, of about the same bytes in each layer."""
+    draw, begins = random.Random(3), every(1000, count=20)
+    rows = [*messages("a", "b", [at + 850 for at in begins], 80 * MB), *chatter("b", "a", total=MB)]
+    for src, dst in ("cd", "dc", "ef", "fe"):
+        for at in every(100, count=200):
+            rows += burst(src, dst, at, length=5, size=round(8 * MB * draw.uniform(1 - apart, 1 + apart)), parts=parts)
+    table = flows(rows)
+    rhythms = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g"))
+    found = group_periods(table, rhythms, DEFAULT, of_few=True)
+    assert found["period_ns"].item() / MS == pytest.approx(period, rel=0.01)
+
+
 def test_two_replicas_beside_a_ring_are_no_line_of_stages() -> None:
     """Gradients go both ways between two, and around one way between four."""
     begins = every(1000, count=20)
