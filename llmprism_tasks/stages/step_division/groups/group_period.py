@@ -47,8 +47,8 @@ def group_periods(
     rhythms : as `stream_rhythms` returns, with a column `group`
     until_ns : what is seen ends here: the buckets of a first burst are no steps if silence follows them, nor if those
         of the second have followed it
-    of_few : whether a few of its NICs may tell it, as where gradients cross hosts at some of them, and tokens, whose
-        bytes never repeat, at all
+    of_few : whether a few of its NICs may tell it by what moves the same bytes, as where gradients cross hosts at some
+        of them, and tokens, whose bytes never repeat, at all
 
     Returns
     -------
@@ -67,7 +67,7 @@ def group_periods(
     goes_on = (lasts >= settings.period_persistence * (last - first)) & (lasts >= settings.least_run * seen)
     periodic = rhythms.filter((goes_on & (at_work | long)).fill_null(value=False))
     if of_few:
-        periodic = periodic.filter(~_sends_tokens(settings))
+        periodic = periodic.filter(_moves_same_bytes(settings))
     several, few = (periodic.filter((pl.col("bursts") > FEW_BURSTS) == many) for many in (True, False))
     found = rhythms.select("group", "period_ns").clear()
     for others in (several, several.with_columns(period_ns="mean_period_ns"), few):
@@ -77,10 +77,14 @@ def group_periods(
     return found.sort("group")
 
 
-def _sends_tokens(settings: RhythmSettings) -> pl.Expr:
-    """Say which whole pairs send messages one by one, and each of another size: they come again, but no bytes do."""
-    single = MAJORITY * pl.col("flows") < pl.col("bursts")
-    return (pl.col("size_class") == WHOLE_PAIR) & single & (pl.col("common_share") < settings.one_size_share)
+def _moves_same_bytes(settings: RhythmSettings) -> pl.Expr:
+    """Say which streams may move the same in each burst: of one size about as many messages, of a whole pair several,
+    or one size. Tokens come again layer by layer, but each message alone, and in another size."""
+    messages = pl.col("flows") / pl.col("bursts")
+    even = (messages / messages.round() - 1).abs() <= settings.byte_tolerance
+    repeated = (messages >= 1 / MAJORITY) | (pl.col("common_share") >= settings.one_size_share)
+    of_whole = pl.when(pl.col("size_class") == WHOLE_PAIR).then(repeated)
+    return of_whole.when(pl.col("size_class") >= 0).then(even).otherwise(True)
 
 
 def _longest_runs(flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:

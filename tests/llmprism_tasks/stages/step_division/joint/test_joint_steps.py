@@ -880,6 +880,20 @@ def test_messages_that_come_one_by_one_in_other_sizes_tell_no_period(apart: floa
     assert found["period_ns"].item() / MS == pytest.approx(period, rel=0.01)
 
 
+@pytest.mark.parametrize(("messages_each", "shown"), [(2.0, True), (1.85, True), (1.6, False), (0.95, True)])
+def test_of_a_few_nics_messages_of_one_size_tell_the_period_if_as_many_come_each_time(
+    messages_each: float, shown: bool
+) -> None:
+    """Now and then some are lost; of gradients that mostly merge with others the rest seems to have any period."""
+    begins = every(1000, count=20)
+    gradients = messages("a", "b", [at + later for at in begins for later in (850, 870)], 80 * MB)
+    table = flows(gradients, *(chatter(src, dst, total=800 * MB, count=200) for src, dst in ("ab", "ba", "cd", "dc")))
+    rhythms = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g"))
+    some = pl.when(pl.col("size_class") >= 0).then((messages_each * pl.col("bursts")).cast(pl.Int64))
+    found = group_periods(table, rhythms.with_columns(flows=some.otherwise("flows")), DEFAULT, of_few=True)
+    assert found.is_empty() != shown
+
+
 def test_two_replicas_beside_a_ring_are_no_line_of_stages() -> None:
     """Gradients go both ways between two, and around one way between four."""
     begins = every(1000, count=20)
