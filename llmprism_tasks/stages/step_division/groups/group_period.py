@@ -47,8 +47,8 @@ def group_periods(
     rhythms : as `stream_rhythms` returns, with a column `group`
     until_ns : what is seen ends here: the buckets of a first burst are no steps if silence follows them, nor if those
         of the second have followed it
-    of_few : whether a few of its NICs may tell it, as where gradients cross hosts at some of them, and tokens, whose
-        bytes never repeat, at all
+    of_few : whether a few of its NICs may tell it by what moves the same bytes, as where gradients cross hosts at some
+        of them, and tokens, whose bytes never repeat, at all
 
     Returns
     -------
@@ -66,6 +66,8 @@ def group_periods(
     long = lasts >= settings.least_run_s * NANOSECONDS_PER_SECOND
     goes_on = (lasts >= settings.period_persistence * (last - first)) & (lasts >= settings.least_run * seen)
     periodic = rhythms.filter((goes_on & (at_work | long)).fill_null(value=False))
+    if of_few:
+        periodic = periodic.filter(_moves_same_bytes(settings))
     several, few = (periodic.filter((pl.col("bursts") > FEW_BURSTS) == many) for many in (True, False))
     found = rhythms.select("group", "period_ns").clear()
     for others in (several, several.with_columns(period_ns="mean_period_ns"), few):
@@ -73,6 +75,16 @@ def group_periods(
         if not left.is_empty():
             found = pl.concat([found, _agreed_periods(flows, rhythms, left, endpoints, runs, settings, of_few=of_few)])
     return found.sort("group")
+
+
+def _moves_same_bytes(settings: RhythmSettings) -> pl.Expr:
+    """Say which streams may move the same in each burst: of one size about as many messages, of a whole pair several,
+    or one size. Tokens come again layer by layer, but each message alone, and in another size."""
+    messages = pl.col("flows") / pl.col("bursts")
+    even = (messages / messages.round() - 1).abs() <= settings.byte_tolerance
+    repeated = (messages >= 1 / MAJORITY) | (pl.col("common_share") >= settings.one_size_share)
+    of_whole = pl.when(pl.col("size_class") == WHOLE_PAIR).then(repeated)
+    return of_whole.when(pl.col("size_class") >= 0).then(even).otherwise(True)
 
 
 def _longest_runs(flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:

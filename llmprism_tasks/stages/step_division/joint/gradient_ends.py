@@ -15,7 +15,7 @@ from llmprism_tasks.stages.step_division.groups.group_steps import merge_steps, 
 from llmprism_tasks.stages.step_division.groups.templates.levels import EXPLAINED_BYTES
 from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps, Streams, jointly_cut_streams, number_steps
 from llmprism_tasks.stages.step_division.joint.refusal import step_end_times
-from llmprism_tasks.stages.step_division.periodicity import AT_LAGS, AT_TURNS, PAIR, WHOLE_PAIR
+from llmprism_tasks.stages.step_division.periodicity import AT_TURNS, PAIR, WHOLE_PAIR
 from llmprism_tasks.stages.step_division.segmentation import STREAM_COLUMNS
 from llmprism_tasks.stages.traffic import nic_pairs
 
@@ -114,16 +114,11 @@ def _streams_of_pairs(streams: Streams, pairs: pl.DataFrame) -> pl.DataFrame:
     in_step = streams.in_step
     fitting = in_step.with_columns(nic_pairs.named(in_step.select(PAIR))).join(pairs, on=PAIR, how="semi")
     # Groups whose pairs are cut where their direction turns have no typical gap, so their other pairs cannot be cut.
+    # Nor have those that only messages of one size show, for pairs also send others between these.
     typical = (
-        fitting.filter(pl.col("size_class") > AT_LAGS)
+        fitting.filter(pl.col("size_class") == WHOLE_PAIR, ~(pl.col("size_class") == AT_TURNS).any().over("group"))
         .group_by("group")
-        .agg(
-            pl.col("threshold_ns").median(),
-            pl.col("group_period_ns").first(),
-            turns=pl.col("size_class").min() == AT_TURNS,
-        )
-        .filter(~pl.col("turns"))
-        .drop("turns")
+        .agg(pl.col("threshold_ns").median(), pl.col("group_period_ns").first())
     )
     broken = (
         streams.found.filter(pl.col("size_class") == WHOLE_PAIR)

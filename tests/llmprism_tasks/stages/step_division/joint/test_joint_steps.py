@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Iterable
 from itertools import accumulate
@@ -734,6 +735,19 @@ def test_a_named_pair_too_broken_to_turn_is_not_cut_where_the_others_turn() -> N
     assert (numbered["step"] == (numbered["flow_start_ns"] - WINDOW.start_ns) // (420 * MS)).all()
 
 
+@pytest.mark.parametrize(("shown_by", "chosen"), [(WHOLE_PAIR, [0, 1]), (7, [0])])
+def test_a_broken_pair_is_cut_like_others_only_if_these_are_silent_as_a_whole(shown_by: int, chosen: list[int]) -> None:
+    """Between messages of one size, such as gradients, pairs also send others, such as tokens."""
+    joint = job_steps.steps_of_jobs(flows(ring("ab", every(1000, count=12))).with_columns(job_id=pl.lit("j")), DEFAULT)
+    found = pl.concat([joint.streams.found.head(1)] * 2).with_columns(
+        pair=pl.Series([0, 1], dtype=pl.Int32), dst_addr=pl.Series(["b", "c"]), period_ns=pl.Series([1e9, None])
+    )
+    shown = found.head(1).with_columns(size_class=pl.lit(shown_by, pl.Int64), group_period_ns=pl.lit(1e9))
+    few = shown.select("group").clear()
+    streams = dataclasses.replace(joint.streams, found=found, in_step=shown, of_few=few)
+    assert gradient_ends._streams_of_pairs(streams, found.select("src_addr", "dst_addr"))["pair"].to_list() == chosen
+
+
 @pytest.mark.parametrize("left_out", [0, 1, 5])
 def test_steps_keep_their_numbers_where_named_pairs_lack_some(left_out: int) -> None:
     begins = every(1000, count=12)
@@ -872,6 +886,36 @@ def test_a_few_nics_tell_the_steps_in_which_all_send_the_same(more: float, found
     """Gradients of 80 MB cross hosts at two of six NICs, and all of them exchange tokens throughout."""
     gradients = [burst("a", "b", 1000 * step + 800, length=20) for step in range(20)]
     assert steps(flows(tokens(more=more), *gradients))["step"].n_unique() == found
+
+
+@pytest.mark.parametrize(
+    ("apart", "parts", "period"), [(0.06, 1, 1000), (0.0, 1, 100), (0.06, 3, 100)], ids=["tokens", "one size", "bursts"]
+)
+def test_messages_that_come_one_by_one_in_other_sizes_tell_no_period(apart: float, parts: int, period: float) -> None:
+    """Gradients cross hosts at two of six NICs. Others only send tokens, of about the same bytes in each layer."""
+    draw, begins = random.Random(3), every(1000, count=20)
+    rows = [*messages("a", "b", [at + 850 for at in begins], 80 * MB), *chatter("b", "a", total=MB)]
+    for src, dst in ("cd", "dc", "ef", "fe"):
+        for at in every(100, count=200):
+            rows += burst(src, dst, at, length=5, size=round(8 * MB * draw.uniform(1 - apart, 1 + apart)), parts=parts)
+    table = flows(rows)
+    rhythms = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g"))
+    found = group_periods(table, rhythms, DEFAULT, of_few=True)
+    assert found["period_ns"].item() / MS == pytest.approx(period, rel=0.01)
+
+
+@pytest.mark.parametrize(("messages_each", "shown"), [(2.0, True), (1.85, True), (1.6, False), (0.95, True)])
+def test_of_a_few_nics_messages_of_one_size_tell_the_period_if_as_many_come_each_time(
+    messages_each: float, shown: bool
+) -> None:
+    """Now and then some are lost; of gradients that mostly merge with others the rest seems to have any period."""
+    begins = every(1000, count=20)
+    gradients = messages("a", "b", [at + later for at in begins for later in (850, 870)], 80 * MB)
+    table = flows(gradients, *(chatter(src, dst, total=800 * MB, count=200) for src, dst in ("ab", "ba", "cd", "dc")))
+    rhythms = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g"))
+    some = pl.when(pl.col("size_class") >= 0).then((messages_each * pl.col("bursts")).cast(pl.Int64))
+    found = group_periods(table, rhythms.with_columns(flows=some.otherwise("flows")), DEFAULT, of_few=True)
+    assert found.is_empty() != shown
 
 
 def test_two_replicas_beside_a_ring_are_no_line_of_stages() -> None:
