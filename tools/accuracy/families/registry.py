@@ -16,7 +16,7 @@ from accuracy.families.whole_platform import platform
 DEVELOPMENT_SEEDS = range(10)
 """Seeds for building the method with; never published."""
 
-FIRST_PUBLISHED_SEED = 1800
+FIRST_PUBLISHED_SEED = 1900
 """Seeds from here on are published, of every source; nothing was built with them. It rises when some were looked at."""
 
 
