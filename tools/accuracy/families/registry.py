@@ -19,6 +19,9 @@ DEVELOPMENT_SEEDS = range(10)
 FIRST_PUBLISHED_SEED = 1900
 """Seeds from here on are published, of every source; nothing was built with them. It rises when some were looked at."""
 
+FIRST_PUBLISHED_CAPTURE = 1433
+"""The same of captures, which are drawn by seeds of their own."""
+
 
 class Bound(NamedTuple):
     """What a figure must reach: at least, or at most."""

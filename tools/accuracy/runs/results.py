@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from accuracy.families.registry import FIRST_PUBLISHED_SEED
+from accuracy.families.registry import FIRST_PUBLISHED_CAPTURE, FIRST_PUBLISHED_SEED
 from accuracy.runs.sources import PROJECT, Source
 
 KEPT = PROJECT / ".accuracy"
@@ -76,7 +76,8 @@ def kept_unseen(prefix: str) -> dict[str, Result]:
     files = sorted(KEPT.glob(f"*/{prefix}*.json"), key=lambda file: file.stat().st_mtime)
     latest = {file.stem.removeprefix(prefix): file for file in files}
     seeds = {name: name.split(",")[0] for name in latest}
-    unseen = [name for name, seed in seeds.items() if seed.isdigit() and int(seed) >= FIRST_PUBLISHED_SEED]
+    first = FIRST_PUBLISHED_CAPTURE if prefix == "capture-" else FIRST_PUBLISHED_SEED
+    unseen = [name for name, seed in seeds.items() if seed.isdigit() and int(seed) >= first]
     return {name: _read(latest[name]) for name in sorted(unseen, key=lambda name: (int(seeds[name]), name))}
 
 
