@@ -9,7 +9,7 @@ import pytest
 from results import NOTHING, result
 
 from accuracy.__main__ import main
-from accuracy.families.registry import FAMILIES, FIRST_PUBLISHED_SEED, SHARED
+from accuracy.families.registry import FAMILIES, FIRST_PUBLISHED_CAPTURE, FIRST_PUBLISHED_SEED, SHARED
 from accuracy.pages import accuracy_page as page
 from accuracy.pages.curves_svg import LINES, calibration, curves
 from accuracy.pages.known_gaps import confidence_shares, confidence_table, gaps, sure_and_right
@@ -136,7 +136,7 @@ def test_the_command_says_what_is_wrong_and_what_was_not_measured(capsys: pytest
 
 
 def test_only_captures_that_nothing_was_built_with_are_on_the_page(tmp_path: Path) -> None:
-    first = FIRST_PUBLISHED_SEED
+    first = FIRST_PUBLISHED_CAPTURE
     for name in (f"{first - 1}", f"{first}", f"{first}, coarse", f"{first + 1}", "limited_nic"):
         judged = result(exact=3) | {"floor": {"median": 0.001, "p95": 0.02}, "version": "old"}
         keep_named(f"capture-{name}", judged)
