@@ -101,10 +101,14 @@ def _of_window(
 
 
 def _surer(found: Tables, before: Tables) -> Tables:
-    """Return the tables of a window with the layouts of the one before, of jobs of which it was surer."""
+    """Return the tables of a window with the layouts of the one before, of jobs of which it was surer and saw all."""
     jobs, members, pairs = found
-    was_surer = jobs.join(before[0].select("job_id", was="confidence"), on="job_id").filter(
-        pl.col("was") > pl.col("confidence")
+    seen = pl.concat([before[2].select("job_id", addr=end) for end in periodicity.PAIR])
+    joined = members.join(seen, on=["job_id", "addr"], how="anti")
+    was_surer = (
+        jobs.join(before[0].select("job_id", was="confidence"), on="job_id")
+        .filter(pl.col("was") > pl.col("confidence"))
+        .join(joined, on="job_id", how="anti")
     )
     held = pl.col("job_id").is_in(was_surer["job_id"].implode())
     laid = before[0].filter(held).select("job_id", *LAYOUT)

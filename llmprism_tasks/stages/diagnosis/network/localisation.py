@@ -293,7 +293,6 @@ def _count_accusations(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFram
     of_jobs = (
         marked.filter("slow").unique([*DEVICE, "job_id"]).group_by(DEVICE).agg(all_units=pl.col("slow_units").sum())
     )
-    paces = pl.col("now").filter("slow")
     return (
         marked.group_by(DEVICE)
         .agg(
@@ -301,7 +300,7 @@ def _count_accusations(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFram
             slow_hops=pl.col("slow").sum(),
             own_hops=pl.col("own").sum(),
             peers=pl.struct("src_addr", "dst_addr").filter("own").n_unique(),
-            spread=paces.max() / paces.min(),
+            spread=pl.col("now").filter("slow").max() / pl.col("now").filter("slow").min(),
             heard=(pl.col("own") | (pl.col("clears") & pl.col("by_itself"))).any(),
             hops=pl.col("hop").filter("slow").sort(),
             accusing=pl.col("transfer").filter("slow").unique().sort(),

@@ -362,3 +362,11 @@ def test_a_job_keeps_the_layout_of_the_window_before_where_that_was_surer() -> N
     assert pairs.filter(src_addr="a", dst_addr="c").select("kind", "flows").rows() == [("pp", 0)]
     for kept, expected in zip(_surer(well, poor), well, strict=True):
         assert_frame_equal(kept, expected)
+
+
+def test_a_job_that_a_nic_has_joined_since_is_laid_out_anew() -> None:
+    *rest, pairs = all_tables(GRADIENTS, micro_batches("ac"), micro_batches("bd"))
+    poor = all_tables(messages("a", "b", [0, 17, 4000], MB))
+    without = pairs.filter((pl.col("src_addr") != "d") & (pl.col("dst_addr") != "d"))
+    for kept, expected in zip(_surer(poor, (*rest, without)), poor, strict=True):
+        assert_frame_equal(kept, expected)
