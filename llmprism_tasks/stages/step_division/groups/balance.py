@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.numerics.robust import Flags, Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
 
 UNRETURNED = 0.015
 """Ratio of the bytes of a group's links in both directions that may come back later than in their step. Of steps of
@@ -121,8 +121,14 @@ def ends_of_steps(each: Floats, back: Integers) -> Integers:
 
 def _link_balance(each: Floats, back: Integers) -> tuple[Floats, Floats, Floats]:
     """Return what goes one way more than the other, and both ways, over each main link whose bytes come back in all;
-    and what each typically moves where it moves anything, shape (links, 1)."""
-    one = np.flatnonzero(back > np.arange(back.size))
+    and what each typically moves where it moves anything, shape (links, 1).
+
+    Over a link that a copy of files goes over, as many bytes may come back by chance. A copy moves most of its bytes in
+    a few steps, where its pair moves more than it typically does.
+    """
+    usual = np.array([np.median(pair[pair > 0]) if pair.any() else 0.0 for pair in each])[:, np.newaxis]
+    copies = np.maximum(each - (1 + ALIKE_BYTES) * usual, 0.0).sum(axis=1) > MAJORITY * each.sum(axis=1)
+    one = np.flatnonzero((back > np.arange(back.size)) & ~copies & ~copies[back])
     net, both = each[one] - each[back[one]], each[one] + each[back[one]]
     in_all = both.sum(axis=1)
     kept: Flags = (in_all > 0) & (in_all >= MAIN_LINK_BYTES * in_all.max(initial=0.0))

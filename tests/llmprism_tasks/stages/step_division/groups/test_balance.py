@@ -76,6 +76,15 @@ def test_what_goes_one_way_in_all_is_not_awaited(more: float, counts: bool) -> N
     assert (balance.unreturned(each, BACK[:2]) > 0) == counts
 
 
+@pytest.mark.parametrize(("copied", "counts"), [(150.0, True), (170.0, False)])
+def test_bytes_that_are_as_many_as_those_of_a_copy_are_not_its_answer(copied: float, counts: bool) -> None:
+    """Sixteen bytes a step, and a copy in one of nine; as many come back in all, evenly."""
+    sent = np.full(9, 16.0)
+    sent[4] += copied
+    each = np.array([sent, np.full(9, sent.mean())])
+    assert (balance.unreturned(each, BACK[:2]) > 0) == counts
+
+
 def test_without_links_in_both_directions_nothing_is_awaited() -> None:
     each = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
     assert balance.unreturned(each, np.array([-1, -1])) == 0
