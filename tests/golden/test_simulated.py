@@ -58,6 +58,6 @@ def test_nothing_is_wrong_with_healthy_tenants(scored: Scored) -> None:
 
 def test_pipelines_that_end_in_order_hang_nowhere(tmp_path: Path) -> None:
     """Of few micro-batches, of samples that differ in length, or of a single replica."""
-    write_scenario(tmp_path, scenario="ends_in_order", minutes=6, seed=3, start_ns=START_NS)
+    write_scenario(tmp_path, scenario="ends_in_order", minutes=5, seed=3, start_ns=START_NS)
     found = scored_run(tmp_path, "flows", tmp_path / "w.duckdb", validated=False).found
     assert set(found["diagnoses"]["kind"]) <= {"ended"}

@@ -268,39 +268,33 @@ def test_one_machine_divides_nothing(settings: Settings, windows: list[Window]) 
     assert not Path(settings.places.warehouse).exists()
 
 
-@pytest.mark.parametrize(
-    ("changed", "read_again"),
-    [("nothing", False), ("the same again", False), ("a byte", True), ("a setting", True), ("the topology", True)],
-)
 def test_flows_are_handed_over_while_nothing_that_stages_depend_on_changes(
-    place: Path,
-    tmp_path: Path,
-    windows: list[Window],
-    caplog: pytest.LogCaptureFixture,
-    changed: str,
-    *,
-    read_again: bool,
+    place: Path, tmp_path: Path, windows: list[Window], caplog: pytest.LogCaptureFixture
 ) -> None:
     for file in ("flows.parquet", "topology.csv"):
         shutil.copy(place / file, tmp_path)
+    flows, topology = pl.read_parquet(tmp_path / "flows.parquet"), pl.read_csv(tmp_path / "topology.csv")
     settings = settings_for(tmp_path, tmp_path / "w.duckdb")
     land_window(windows[1], settings)
     run_stage("recognition", windows[1], settings)
-    if changed == "a byte":  # of the look-back
-        flows = pl.read_parquet(tmp_path / "flows.parquet")
-        one = (pl.int_range(pl.len()) == 0).cast(pl.Int64)
-        flows.with_columns(pl.col("bytes") + one).write_parquet(tmp_path / "flows.parquet")
-    if changed in ("the same again", "a byte"):
-        land_window(windows[0], settings)
-    if changed == "a setting":
-        settings = settings_for(tmp_path, tmp_path / "w.duckdb", diagnosis__persistence="0.5")
-    if changed == "the topology":
-        topology = pl.read_csv(tmp_path / "topology.csv")
-        topology.with_columns(pl.format("{}-new", "host").alias("host")).write_csv(tmp_path / "topology.csv")
-    with caplog.at_level("INFO", logger="llmprism_tasks.execution"):
-        caplog.clear()
-        run_stage("step_division", windows[1], settings)
-    assert any("reading them from the warehouse" in message for message in caplog.messages) == read_again
+
+    def read_again(using: Settings = settings) -> bool:
+        with caplog.at_level("INFO", logger="llmprism_tasks.execution"):
+            caplog.clear()
+            run_stage("step_division", windows[1], using)
+        return any("reading them from the warehouse" in message for message in caplog.messages)
+
+    assert not read_again()
+    land_window(windows[0], settings)  # the same again
+    assert not read_again()
+    assert read_again(settings_for(tmp_path, tmp_path / "w.duckdb", diagnosis__persistence="0.5"))
+    topology.with_columns(pl.format("{}-new", "host").alias("host")).write_csv(tmp_path / "topology.csv")
+    assert read_again()
+    assert not read_again()
+    first = (pl.int_range(pl.len()) == 0).cast(pl.Int64)  # a byte of the look-back
+    flows.with_columns(pl.col("bytes") + first).write_parquet(tmp_path / "flows.parquet")
+    land_window(windows[0], settings)
+    assert read_again()
 
 
 def in_batches(settings: Settings, **changes: int) -> Settings:
@@ -516,7 +510,8 @@ def test_what_another_run_does_before_the_check_or_the_end_is_noticed(
         return real(*given, **named)  # type: ignore[no-any-return]
 
     monkeypatch.setattr(stage_task, before, interrupted)
-    run_landed(window, copy)
+    derive_tables(window, copy)
+    stage_task.conclude(window, copy, warehouse=opened(copy))
     assert next(times) == 2
     assert differing(tables(copy), undisturbed) == []
 

@@ -107,7 +107,8 @@ def keep_up(warehouse: Warehouse, told: Connection | None = None) -> None:
 def processes() -> Any:
     """Other processes, which import everything once."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "llmprism_tasks.warehouse.upkeep.space"])
+    # What other tests need as well: there is one such server, and whoever starts it says what it imports.
+    context.set_forkserver_preload([__name__, "llmprism_tasks.cli", "reliability.preloaded"])
     return context
 
 
