@@ -171,7 +171,8 @@ def _find_steps(
         smaller = (one for one in fitted if one.template.sum() < best.template.sum())
         parts = [one.clarity for one in smaller if one.explained >= EXPLAINED_BYTES]
         best = best._replace(clarity_of_parts=float(np.nanmax([-np.inf, *parts])))
-        if not best.told and (by_silence or best.explained >= EXPLAINED_BYTES):
+        # Between pauses they are steps: what comes once after each pause is no optimizer.
+        if not (best.told or best.ended) and (by_silence or best.explained >= EXPLAINED_BYTES):
             made_of = _steps_of_micro_batches(best, fitting)
             shown = _steps_by_passes(best, fitting) if by_passes else None
             # Where passes are seen, single pairs are asked as well: they tell the ends more exactly.
@@ -182,7 +183,7 @@ def _find_steps(
     if (
         found is not None
         and found.explained >= MAJORITY
-        and found.clarity >= CLOCKED_CLEAR_SIGMAS
+        and (found.clarity >= CLOCKED_CLEAR_SIGMAS or abs(np.log(found.period_ns / turn_ns)) <= SAME_TEMPLATE)
         and not any(has_more(larger, found, traffic) for larger in likely)
     ):
         several = best is not None and best.explained >= EXPLAINED_BYTES and is_several(found, best, traffic)
