@@ -275,13 +275,14 @@ def _steps_of_micro_batches(micro: Steps, fitting: Fitting) -> Steps | None:
 
 
 def _steps_by_passes(found: Steps, fitting: Fitting) -> Steps | None:
-    """Return the steps of a group, cut where the backward pass ends; None where silences show no passes."""
+    """Return the steps of a group, cut where the backward pass ends; None where silences show no passes, or where most
+    segments are like no other then."""
     backward = _end_of_backward(found.ends_ns[found.whole], fitting)
     if backward is None:
         return None
     longest = fitting.longest(CLOCKED_SILENCES_PER_STEP, found.template)
     steps = _cut_near_places(backward.places, fitting, longest, found)
-    return None if steps is None else steps._replace(ended=True)
+    return steps._replace(ended=True) if steps is not None and steps.is_likely() else None
 
 
 def _has_visible_passes(steps: Steps, fitting: Fitting, parts: int = 1) -> bool:
