@@ -295,6 +295,12 @@ def _has_visible_passes(steps: Steps, fitting: Fitting, parts: int = 1) -> bool:
     return _end_of_backward(steps.ends_ns[steps.whole], fitting, parts) is not None
 
 
+def _has_passes_of_one(steps: Steps, tried: list[Steps], fitting: Fitting) -> bool:
+    """Say whether silences show one forward and one backward pass in all of a step, and not in several of a smaller
+    template."""
+    return all(_has_visible_passes(steps, fitting, parts) for parts in [1, *times_of(steps, tried)])
+
+
 def _end_of_backward(ends: Integers, fitting: Fitting, parts: int = 1) -> passes.Backward | None:
     known = {"same_bytes": fitting.byte_tolerance, "jitter": LEAST_VARIANCE}
     return passes.end_of_backward(fitting.traffic, fitting.silences, ends, parts=parts, **known)
@@ -319,7 +325,7 @@ def _choose_clear_template(
         one
         for place, one in enumerate(tried)
         if one.clarity >= 0
-        and (one.explained > more or _has_visible_passes(one, fitting))
+        and (one.explained > more or _has_passes_of_one(one, tried, fitting))
         and not any(has_more(larger, one, fitting.traffic) for larger in tried[place + 1 :])
     ]
     clear = next((one for one in known if one.clarity >= CLEAR_SIGMAS and one.explained > more), None)
@@ -399,7 +405,7 @@ def _steps_with_passes(tried: list[Steps], best: Steps | None, fitting: Fitting)
     explaining.sort(key=lambda one: one.template.sum())
     most = best.template.sum() if best is not None and best.told else np.inf
     asked = (one for one in explaining if one.template.sum() < most)
-    smallest = next((one for one in asked if _has_visible_passes(one, fitting)), None)
+    smallest = next((one for one in asked if _has_passes_of_one(one, explaining, fitting)), None)
     if smallest is None:
         return best
     larger = (one for one in explaining if one.template.sum() >= smallest.template.sum())

@@ -102,6 +102,8 @@ def test_a_cycle_of_which_all_parts_are_alike_has_no_passes(later: float, known:
     bursts = [burst for part in parts for burst in part]
     assert backward(bursts, -1) is not None
     assert (backward(bursts, -1, parts=3) is not None) == known
+    found = selection.repeated(traffic(bursts)[0], DEFAULT, by_bytes=False, by_passes=True)
+    assert (found is not None) == known
 
 
 @pytest.mark.parametrize(("optimizer", "known"), [(180.0, True), (300.0, False)])
