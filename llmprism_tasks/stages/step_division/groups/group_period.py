@@ -128,17 +128,20 @@ def _drop_pause_periods(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.D
         rhythms, "pair", "size_class", "bursts", "period_ns", "mean_period_ns", "duration_ns"
     )
     lasts, part, whole = (bursts - 1) * mean, size_class >= 0, size_class == WHOLE_PAIR
-    busy = whole & (duration > MAJORITY * period)
-    if not busy.any():
+    busy = duration > MAJORITY * period
+    if not (whole & busy).any():
         return rhythms
-    quick = (whole & (duration <= MAJORITY * period)) | (size_class == AT_TURNS)
+    # A size that is as busy as its pair, for as long, is nearly all of it, and pauses with it.
+    alone = part & busy & (SILENT_PERIODS * period > _largest_of_pair(period, whole, pair))
+    quick = (whole & ~busy) | (size_class == AT_TURNS)
     others = _streams_of_most_nics(rhythms, quick, settings)
     group = rhythms["group"].rank("dense").to_numpy().astype(np.int64)
     quicker, longest = (
-        np.fmax(_largest_of_pair(values, part, pair), _largest_of_pair(values, others, group))
+        np.fmax(_largest_of_pair(values, part & ~alone, pair), _largest_of_pair(values, others, group))
         for values in (period, lasts)
     )
-    pauses = pl.Series(busy & (SILENT_PERIODS * quicker <= period) & (longest + period >= lasts))
+    paused = whole & busy & (SILENT_PERIODS * quicker <= period) & (longest + period >= lasts)
+    pauses = pl.Series(paused | (alone & (np.bincount(pair, paused)[pair] > 0)))
     if not pauses.any():
         return rhythms
     slotted = rhythms.with_columns(slot=_log_slot("period_ns", settings))

@@ -119,12 +119,13 @@ def is_several(larger: Steps, smaller: Steps, traffic: Traffic) -> bool:
 
 
 def times_of(larger: Steps, tried: list[Steps]) -> list[int]:
-    """Return how many a template is of each of some smaller ones that explain nearly all bytes, where it is a whole
-    number of them.
+    """Return how many a template is of each of some smaller ones that explain as much, where it is a whole number of
+    them.
 
     A single burst is left out: nothing tells whether it is a step or a layer.
     """
-    smaller = [one for one in tried if one.explained >= NEARLY_ALL and not np.isnan(one.clarity)]
+    least = larger.explained / (1 + SAME_TEMPLATE)
+    smaller = [one for one in tried if one.explained >= least and not np.isnan(one.clarity)]
     times = [float(larger.template.sum() / one.template.sum()) for one in smaller]
     return [round(one) for one in times if round(one) > 1 and abs(np.log(one / round(one))) <= SAME_TEMPLATE]
 

@@ -171,7 +171,8 @@ def _find_steps(
         smaller = (one for one in fitted if one.template.sum() < best.template.sum())
         parts = [one.clarity for one in smaller if one.explained >= EXPLAINED_BYTES]
         best = best._replace(clarity_of_parts=float(np.nanmax([-np.inf, *parts])))
-        if not best.told and (by_silence or best.explained >= EXPLAINED_BYTES):
+        # Between pauses they are steps: what comes once after each pause is no optimizer.
+        if not (best.told or best.ended) and (by_silence or best.explained >= EXPLAINED_BYTES):
             made_of = _steps_of_micro_batches(best, fitting)
             shown = _steps_by_passes(best, fitting) if by_passes else None
             # Where passes are seen, single pairs are asked as well: they tell the ends more exactly.
@@ -182,7 +183,7 @@ def _find_steps(
     if (
         found is not None
         and found.explained >= MAJORITY
-        and found.clarity >= CLOCKED_CLEAR_SIGMAS
+        and (found.clarity >= CLOCKED_CLEAR_SIGMAS or abs(np.log(found.period_ns / turn_ns)) <= SAME_TEMPLATE)
         and not any(has_more(larger, found, traffic) for larger in likely)
     ):
         several = best is not None and best.explained >= EXPLAINED_BYTES and is_several(found, best, traffic)
@@ -274,13 +275,14 @@ def _steps_of_micro_batches(micro: Steps, fitting: Fitting) -> Steps | None:
 
 
 def _steps_by_passes(found: Steps, fitting: Fitting) -> Steps | None:
-    """Return the steps of a group, cut where the backward pass ends; None where silences show no passes."""
+    """Return the steps of a group, cut where the backward pass ends; None where silences show no passes, or where most
+    segments are like no other then."""
     backward = _end_of_backward(found.ends_ns[found.whole], fitting)
     if backward is None:
         return None
     longest = fitting.longest(CLOCKED_SILENCES_PER_STEP, found.template)
     steps = _cut_near_places(backward.places, fitting, longest, found)
-    return None if steps is None else steps._replace(ended=True)
+    return steps._replace(ended=True) if steps is not None and steps.is_likely() else None
 
 
 def _has_visible_passes(steps: Steps, fitting: Fitting, parts: int = 1) -> bool:
@@ -291,6 +293,12 @@ def _has_visible_passes(steps: Steps, fitting: Fitting, parts: int = 1) -> bool:
     parts : into how many segments a smaller template cuts each
     """
     return _end_of_backward(steps.ends_ns[steps.whole], fitting, parts) is not None
+
+
+def _has_passes_of_one(steps: Steps, tried: list[Steps], fitting: Fitting) -> bool:
+    """Say whether silences show one forward and one backward pass in all of a step, and not in several of a smaller
+    template."""
+    return all(_has_visible_passes(steps, fitting, parts) for parts in [1, *times_of(steps, tried)])
 
 
 def _end_of_backward(ends: Integers, fitting: Fitting, parts: int = 1) -> passes.Backward | None:
@@ -317,7 +325,7 @@ def _choose_clear_template(
         one
         for place, one in enumerate(tried)
         if one.clarity >= 0
-        and (one.explained > more or _has_visible_passes(one, fitting))
+        and (one.explained > more or _has_passes_of_one(one, tried, fitting))
         and not any(has_more(larger, one, fitting.traffic) for larger in tried[place + 1 :])
     ]
     clear = next((one for one in known if one.clarity >= CLEAR_SIGMAS and one.explained > more), None)
@@ -397,7 +405,7 @@ def _steps_with_passes(tried: list[Steps], best: Steps | None, fitting: Fitting)
     explaining.sort(key=lambda one: one.template.sum())
     most = best.template.sum() if best is not None and best.told else np.inf
     asked = (one for one in explaining if one.template.sum() < most)
-    smallest = next((one for one in asked if _has_visible_passes(one, fitting)), None)
+    smallest = next((one for one in asked if _has_passes_of_one(one, explaining, fitting)), None)
     if smallest is None:
         return best
     larger = (one for one in explaining if one.template.sum() >= smallest.template.sum())

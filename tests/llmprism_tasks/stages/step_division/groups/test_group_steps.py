@@ -34,18 +34,21 @@ def steps_of(begins: list[float], nics: str = "abcd", pause: float = 15, buckets
     return rows
 
 
-def ends(*parts: list[Row], told: bool = True, pair: str = "ab", turn: float | None = None) -> list[float]:
+def ends(
+    *parts: list[Row], told: bool = True, pair: str = "ab", turn: float | None = None, by_bytes: bool = False
+) -> list[float]:
     """Return the ends of steps as a pair shows them, in ms; none where the group shows none together, of those that are
     told or of those that are not.
 
     Parameters
     ----------
     turn : ms from one turn of a link to the next; None if none turns
+    by_bytes : whether the byte clock may tell the steps
     """
     table = nic_pairs.in_order(flows(*parts))
     pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE_PAIR).with_columns(group=pl.lit("g"))
     turns = None if turn is None else pl.DataFrame({"group": ["g"], "period_ns": [turn * MS]})
-    found = steps_together(table, pairs, DEFAULT, turns=turns)
+    found = steps_together(table, pairs, DEFAULT, turns=turns, by_bytes=by_bytes)
     found = found.of(found.streams.filter(told=told))
     shown = found.streams.filter(pl.col("pair") == pairs.filter(src_addr=pair[0], dst_addr=pair[1])["pair"][0])
     if shown.is_empty():
@@ -82,9 +85,14 @@ def test_foreign_bytes_between_two_of_the_nics_hide_no_step() -> None:
     assert ends(steps_of(begins), copy) == pytest.approx(expected(begins), abs=1e-3)
 
 
-def layered(count: int, spread: float, *, other: int = 0) -> list[Row]:
+def layered(count: int, spread: float, *, other: int = 0, between: float = 0.7) -> list[Row]:
     """Return steps of a sharded model: eight layers as far apart as the steps are, give or take so much, the first of
-    which has another size. Some of the steps send half of a layer more."""
+    which has another size. Some of the steps send half of a layer more.
+
+    Parameters
+    ----------
+    between : logarithm of how many times as long the silences between steps are
+    """
     draw = np.random.default_rng(1)
     rows: list[Row] = []
     begin = 0.0
@@ -92,7 +100,7 @@ def layered(count: int, spread: float, *, other: int = 0) -> list[Row]:
         for layer in range(8):
             size = (60 if layer == 0 else 20) + (10 if layer == 3 and step < other else 0)
             rows += ring("abcd", [begin], length=20, parts=1, size=size * MB)
-            begin += 20 + 100 * math.exp(draw.normal(0, spread) + (0.7 if layer == 7 else 0))
+            begin += 20 + 100 * math.exp(draw.normal(0, spread) + (between if layer == 7 else 0))
     return rows
 
 
@@ -104,14 +112,33 @@ def test_steps_that_explain_all_bytes_are_found_though_silences_alone_do_not_tel
     assert bool(ends(layered(40, 0.45, other=other), told=False)) == clear
 
 
+@pytest.mark.parametrize(
+    ("turn", "steps"),
+    [(None, 0), (0.9, 0), (0.99, 40), (1.01, 40), (1.1, 0)],
+    ids=["none", "shorter", "a bit", "a bit longer", "longer"],
+)
+def test_silences_need_not_tell_what_both_the_bytes_and_the_turns_of_links_do(turn: float | None, steps: int) -> None:
+    rows = layered(40, 0.2, between=0.0)
+    assert len(ends(rows, by_bytes=True, turn=None if turn is None else turn * 976)) == steps
+
+
 @pytest.mark.parametrize(("turn", "steps"), [(1100, 40), (1450, 40), (1550, 8)], ids=["a step", "about", "longer"])
 def test_a_shorter_silence_is_one_if_links_turn_no_more_than_once_in_a_step(turn: float, steps: int) -> None:
     assert len(ends(saved(800), turn=turn) or ends(saved(800), told=False, turn=turn)) == steps
 
 
-def saved(pause: float, parts: int = 1) -> list[Row]:
+def test_what_is_silent_once_after_each_checkpoint_are_no_micro_batches() -> None:
+    assert len(ends(saved(800, at_once=True), told=False, turn=1100)) == 40
+
+
+def saved(pause: float, parts: int = 1, *, at_once: bool = False) -> list[Row]:
     """Return 40 steps of two NICs, whose silences are of any length, with a checkpoint after every fifth of them. A
-    step takes 1.1 s; its first burst is as large as three others, or is so many of them."""
+    step takes 1.1 s; its first burst is as large as three others, or is so many of them.
+
+    Parameters
+    ----------
+    at_once : whether two bursts of a step follow each other at once, but for those after a checkpoint
+    """
     draw = np.random.default_rng(1)
     rows: list[Row] = []
     begin = 0.0
@@ -120,7 +147,8 @@ def saved(pause: float, parts: int = 1) -> list[Row]:
             size, count = (60 * MB, parts) if layer == 0 else (20 * MB, 1)
             begins = [begin + 20 / count * part for part in range(count)]
             rows += ring("ab", begins, length=20 / count, parts=1, size=size // count)
-            begin += 20 + 100 * math.exp(draw.normal(0, 0.45) + (0.7 if layer == 7 else 0))
+            silence = 100 * math.exp(draw.normal(0, 0.45) + (0.7 if layer == 7 else 0))
+            begin += 20 + (0 if at_once and layer == 3 and step % 5 else silence)
         begin += pause if step % 5 == 4 else 0
     return rows
 

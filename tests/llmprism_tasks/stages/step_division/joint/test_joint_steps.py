@@ -176,6 +176,26 @@ def test_pauses_between_steps_in_which_links_turn_once_are_not_between_steps(
     assert group_periods(table, pl.concat(parts), DEFAULT)["period_ns"].item() / MS == pytest.approx(period)
 
 
+@pytest.mark.parametrize(
+    ("busy", "period"), [(25_000, 3760), (3000, 26_900)], ids=["nearly all of the pair", "something comes once"]
+)
+def test_a_size_that_pauses_with_its_pair_is_nothing_that_comes_once(busy: float, period: float) -> None:
+    """Two replicas exchange gradients without a silence until a checkpoint is saved, some of them in one size, and the
+    links of their pipelines turn once in a step."""
+    table = flows(*(ring(nics, every(3760, count=80)) for nics in ("ac", "bd", "ab")))
+    whole = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g")).filter(size_class=WHOLE_PAIR)
+    linked = whole.filter(pl.concat_str("src_addr", "dst_addr").is_in(["ac", "ca", "bd", "db"]))
+
+    def changed(some: pl.DataFrame, bursts: int, period: float, duration: float, size_class: int) -> pl.DataFrame:
+        times = dict.fromkeys(("period_ns", "mean_period_ns"), period * MS)
+        values = {"bursts": bursts, "duration_ns": duration * MS, "size_class": size_class, **times}
+        return some.with_columns(pl.lit(value).cast(whole.schema[name]).alias(name) for name, value in values.items())
+
+    parts = [changed(whole, 12, 26_900, 25_000, WHOLE_PAIR), changed(linked, 80, 3760, 3000, AT_TURNS)]
+    parts.append(changed(whole.join(linked, on="pair", how="anti").head(1), 12, 26_900, busy, 1))
+    assert group_periods(table, pl.concat(parts), DEFAULT)["period_ns"].item() / MS == pytest.approx(period)
+
+
 @pytest.mark.parametrize(("lasts", "period"), [(990, None), (1010, 1000)])
 def test_what_goes_on_for_longer_than_a_step_is_no_part_of_it(lasts: float, period: float | None) -> None:
     """A copy of files between two NICs of a ring moves ten times what the ring does."""

@@ -10,7 +10,6 @@ from llmprism_tasks.stages.step_division.groups.templates.levels import (
     CLEAR_SIGMAS,
     CLOCKED_CLEAR_SIGMAS,
     EXPLAINED_BYTES,
-    NEARLY_ALL,
     SAME_TEMPLATE,
     Steps,
     has_more,
@@ -61,15 +60,15 @@ def test_two_halves_are_one_step_if_its_silences_are_clearer(
 @pytest.mark.parametrize(
     ("parts", "explained", "times"),
     [
-        (4.0, NEARLY_ALL, [4]),
-        (4.0, NEARLY_ALL - A_BIT, []),
+        (4.0, 1.0 / (1 + SAME_TEMPLATE), [4]),
+        (4.0, 1.0 / (1 + SAME_TEMPLATE) - A_BIT, []),
         (4 * (1 + SAME_TEMPLATE / 2), 1.0, [4]),
         (4.4, 1.0, []),
         (1.0, 1.0, []),
         (0.3, 1.0, []),
     ],
 )
-def test_a_template_is_a_whole_number_of_those_that_explain_nearly_all(
+def test_a_template_is_a_whole_number_of_those_that_explain_as_much(
     parts: float, explained: float, times: list[int]
 ) -> None:
     larger = steps(explained=1.0, clarity=1.0)._replace(template=np.array([parts]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from gathered_traffic import SEND, UNIT, Bursts, gathered_traffic
@@ -10,7 +12,8 @@ from handmade import MS
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Traffic
 from llmprism_tasks.stages.step_division.groups.templates import passes, selection
-from llmprism_tasks.stages.step_division.groups.templates.levels import LEAST_VARIANCE
+from llmprism_tasks.stages.step_division.groups.templates.fit import Fitting
+from llmprism_tasks.stages.step_division.groups.templates.levels import LEAST_VARIANCE, NEARLY_ALL, Steps
 
 DEFAULT = RhythmSettings()
 STEPS = 20
@@ -99,6 +102,8 @@ def test_a_cycle_of_which_all_parts_are_alike_has_no_passes(later: float, known:
     bursts = [burst for part in parts for burst in part]
     assert backward(bursts, -1) is not None
     assert (backward(bursts, -1, parts=3) is not None) == known
+    found = selection.repeated(traffic(bursts)[0], DEFAULT, by_bytes=False, by_passes=True)
+    assert (found is not None) == known
 
 
 @pytest.mark.parametrize(("optimizer", "known"), [(180.0, True), (300.0, False)])
@@ -112,6 +117,23 @@ def test_where_half_of_the_bytes_are_one_burst_passes_are_not_told(gradients: in
     """Gradients of all layers at once, and the gathers of a step of 29 units."""
     bursts = [*step(LAYERS)[:-1], (40.0, gradients)]
     assert (ratio(bursts, LAYERS - 2) is not None) == known
+
+
+@pytest.mark.parametrize(("explained", "ended"), [(NEARLY_ALL, True), (NEARLY_ALL - 1e-6, False)])
+def test_cuts_where_the_backward_pass_ends_make_steps(
+    explained: float, *, ended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut at the passes that several steps of a pipeline seemed to have, most of them were like no other."""
+    cut = Fitting.cut
+
+    def unlike(self: Fitting, *given: Any) -> Steps | None:
+        steps = cut(self, *given)
+        return None if steps is None else steps._replace(explained=explained)
+
+    monkeypatch.setattr(Fitting, "cut", unlike)
+    found = selection.repeated(traffic(step(LAYERS))[0], DEFAULT, by_bytes=False, by_passes=True)
+    assert found is not None
+    assert found.ended == ended
 
 
 def test_layers_that_are_all_alike_are_no_steps() -> None:
