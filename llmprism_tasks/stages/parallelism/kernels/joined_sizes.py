@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 
 
-def units(values: Integers, classes: Integers, steps: Integers, offsets: Integers, tolerance: float) -> Integers:
+class Transfers(NamedTuple):
+    """Transfers, shape (transfers,), of all series one after another.
+
+    Attributes
+    ----------
+    values : bytes
+    classes : of alike sizes, from 0 for the smallest of each series
+    steps : ascending in each series
+    starts : ns, ascending in each step of a series
+    """
+
+    values: Integers
+    classes: Integers
+    steps: Integers
+    starts: Integers
+
+
+def units(transfers: Transfers, offsets: Integers, spans: Integers, tolerance: float) -> Integers:
     """Return the size of the messages that each transfer consists of: shape (transfers,), bytes.
 
     The unit of a series is its smallest size of which whole multiples carry most of its bytes. A transfer is some such
     messages, joined by the collector, if most bytes of these multiples come in sizes that are seen another number of
     times in most steps than in the step before: how many messages a collector joins is chance, how many tensors of a
-    size a model has is not. All other transfers keep their size.
+    size a model has is not. And they go on through most steps: what is joined of one burst is told by its size.
+    All other transfers keep their size.
 
     Parameters
     ----------
-    values : bytes, transfers of all series one after another
-    classes : shape (transfers,), of alike sizes, from 0 for the smallest of each series
-    steps : the step of each transfer, ascending in each series
     offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
+    spans : shape (series,), ns between the first and the last start of a step from which on they go on through it
     tolerance : by how much a size may miss a whole number of messages, as a ratio of one
     """
-    found: Integers = _units(values, classes, steps, offsets, float(tolerance))
+    found: Integers = _units(*transfers, offsets, spans, float(tolerance))
     return found
 
 
@@ -57,8 +75,30 @@ def _is_multiple(size: int, unit: int, tolerance: float) -> bool:
     return times > 0.5 and abs(times - np.floor(times + 0.5)) <= tolerance
 
 
-@kernel(INT64S, INT64S, INT64S, INT64S, FLOAT64)
-def _units(values: Integers, classes: Integers, steps: Integers, offsets: Integers, tolerance: float) -> Integers:
+@subroutine
+def _goes_on(values: Integers, steps: Integers, starts: Integers, unit: int, tolerance: float, span: int) -> bool:
+    """Say whether the multiples of a unit go on through most steps of a series."""
+    there, long, first, counted = 0, 0, 0, False
+    for i in range(steps.size):
+        if i == 0 or steps[i] != steps[i - 1]:
+            there, first, counted = there + 1, -1, False
+        if _is_multiple(values[i], unit, tolerance):
+            first = starts[i] if first < 0 else first
+            if not counted and starts[i] - first >= span:
+                long, counted = long + 1, True
+    return 2 * long >= there
+
+
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, FLOAT64)
+def _units(
+    values: Integers,
+    classes: Integers,
+    steps: Integers,
+    starts: Integers,
+    offsets: Integers,
+    spans: Integers,
+    tolerance: float,
+) -> Integers:
     found = values.copy()
     for series in range(offsets.size - 1):
         low, high = offsets[series], offsets[series + 1]
@@ -75,7 +115,8 @@ def _units(values: Integers, classes: Integers, steps: Integers, offsets: Intege
             if 2 * of_unit >= all_:
                 unit = size[one]
                 break
-        if unit and 2 * vary >= of_unit:
+        series_of = values[low:high], steps[low:high], starts[low:high]
+        if unit and 2 * vary >= of_unit and _goes_on(*series_of, unit, tolerance, spans[series]):
             for i in range(low, high):
                 if values[i] > (1 + tolerance) * unit and _is_multiple(values[i], unit, tolerance):
                     found[i] = unit

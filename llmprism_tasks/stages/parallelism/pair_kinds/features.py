@@ -72,7 +72,7 @@ def stream_steps(flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame
     does), `first_around`, `last_around`: the same, with what is counted to the step before or after, and
     `first_mutual`, `last_mutual`: whether each of them is also the nearest to the one that is nearest to it
     """
-    records = _records(flows, settings.rhythm.same_size)
+    records = _records(flows, pairs.join(periods, on="job_id"), settings)
     of_pairs = np.full(records.offsets.size - 1, WHOLE_PAIR)
     whole = _describe_streams(records, np.arange(records.pair.size), records.offsets, of_pairs)
     order, of_sizes = records.sizes.order, records.sizes.offsets
@@ -104,13 +104,16 @@ def with_back(pairs: pl.DataFrame) -> pl.DataFrame:
     return pairs.join(back, on=["job_id", *PAIR], how="left")
 
 
-def _records(flows: pl.DataFrame, same_size: float) -> Records:
+def _records(flows: pl.DataFrame, pairs: pl.DataFrame, settings: Settings) -> Records:
+    same_size = settings.rhythm.same_size
     flows = size_classes.join_early_records(flows.select("pair", "step", "flow_start_ns", "bytes"), same_size)
     flows = nic_pairs.step_by_step(flows)
     pair, step, start, bytes_ = (flows[name].to_numpy() for name in ("pair", "step", "flow_start_ns", "bytes"))
     offsets = nic_pairs.starts_of_pairs(flows)
     seen = recurring_sizes.sizes(bytes_, step, offsets, same_size)
-    unit = joined_sizes.units(bytes_, seen.classes, step, offsets, same_size)
+    period = flows.select("pair")[offsets[:-1]].join(pairs, on="pair", how="left", maintain_order="left")["period_ns"]
+    spans = (settings.parallelism.filling_spread * period).cast(pl.Int64).to_numpy()
+    unit = joined_sizes.units(joined_sizes.Transfers(bytes_, seen.classes, step, start), offsets, spans, same_size)
     return Records(offsets, pair, step, start, bytes_, unit, recurring_sizes.sizes(unit, step, offsets, same_size))
 
 

@@ -11,13 +11,15 @@ from llmprism_tasks.stages.parallelism.kernels import joined_sizes, recurring_si
 TOLERANCE = 0.02
 
 
-def units(steps: list[list[int]]) -> list[int]:
-    """Return the units of one series, given the sizes of each step."""
+def units(steps: list[list[int]], span: int = 0) -> list[int]:
+    """Return the units of one series, given the sizes of each step, which start one after another each."""
     values = np.array([size for step in steps for size in step], dtype=np.int64)
     numbers = np.repeat(np.arange(len(steps)), [len(step) for step in steps])
     offsets = np.array([0, values.size], dtype=np.int64)
     classes = recurring_sizes.sizes(values, numbers, offsets, TOLERANCE).classes
-    return joined_sizes.units(values, classes, numbers, offsets, TOLERANCE).tolist()
+    starts = np.array([at for step in steps for at, _ in enumerate(step)], dtype=np.int64)
+    transfers = joined_sizes.Transfers(values, classes, numbers, starts)
+    return joined_sizes.units(transfers, offsets, np.array([span]), TOLERANCE).tolist()
 
 
 def test_joined_records_have_the_size_of_one() -> None:
@@ -56,6 +58,12 @@ def test_each_transfer_is_a_whole_number_of_its_unit(steps: list[list[int]]) -> 
     assert all(size % unit == 0 for size, unit in zip(sizes, found, strict=True))
     joined = {unit for size, unit in zip(sizes, found, strict=True) if unit != size}
     assert len(joined) <= 1
+
+
+def test_what_is_joined_goes_on_through_most_steps() -> None:
+    steps = [[1000, 3000, 4000], [2000, 5000], [1000, 1000, 6000], [8000]]
+    assert set(units(steps, span=2)) == {1000}
+    assert units(steps, span=3) == [size for step in steps for size in step]
 
 
 def test_nothing_is_found_of_nothing() -> None:
