@@ -11,7 +11,7 @@ from llmprism_tasks.numerics import asof, ragged
 from llmprism_tasks.numerics.grouped_sort import Groups
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.settings import RhythmSettings, Settings
-from llmprism_tasks.stages.parallelism.kernels import joined_sizes, nearest_reply, recurring_sizes
+from llmprism_tasks.stages.parallelism.kernels import nearest_reply, recurring_sizes
 from llmprism_tasks.stages.parallelism.kernels.recurring_sizes import Sizes
 from llmprism_tasks.stages.step_division.periodicity import PAIR, WHOLE_PAIR
 from llmprism_tasks.stages.traffic import nic_pairs, size_classes
@@ -21,14 +21,13 @@ from llmprism_tasks.stages.traffic.opposite import log_ratio, opposite, same_siz
 
 class Records(NamedTuple):
     """Records of pairs step by step; arrays of shape (records,), in order of time: pair i has `offsets[i]` to
-    `offsets[i + 1]`. `unit`: bytes of the messages that a record consists of."""
+    `offsets[i + 1]`."""
 
     offsets: Integers
     pair: Groups
     step: Integers
     start: Integers
     bytes_: Integers
-    unit: Integers
     sizes: Sizes
 
 
@@ -72,7 +71,7 @@ def stream_steps(flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame
     does), `first_around`, `last_around`: the same, with what is counted to the step before or after, and
     `first_mutual`, `last_mutual`: whether each of them is also the nearest to the one that is nearest to it
     """
-    records = _records(flows, pairs.join(periods, on="job_id"), settings)
+    records = _records(flows, settings.rhythm.same_size)
     of_pairs = np.full(records.offsets.size - 1, WHOLE_PAIR)
     whole = _describe_streams(records, np.arange(records.pair.size), records.offsets, of_pairs)
     order, of_sizes = records.sizes.order, records.sizes.offsets
@@ -104,17 +103,12 @@ def with_back(pairs: pl.DataFrame) -> pl.DataFrame:
     return pairs.join(back, on=["job_id", *PAIR], how="left")
 
 
-def _records(flows: pl.DataFrame, pairs: pl.DataFrame, settings: Settings) -> Records:
-    same_size = settings.rhythm.same_size
+def _records(flows: pl.DataFrame, same_size: float) -> Records:
     flows = size_classes.join_early_records(flows.select("pair", "step", "flow_start_ns", "bytes"), same_size)
     flows = nic_pairs.step_by_step(flows)
     pair, step, start, bytes_ = (flows[name].to_numpy() for name in ("pair", "step", "flow_start_ns", "bytes"))
     offsets = nic_pairs.starts_of_pairs(flows)
-    seen = recurring_sizes.sizes(bytes_, step, offsets, same_size)
-    period = flows.select("pair")[offsets[:-1]].join(pairs, on="pair", how="left", maintain_order="left")["period_ns"]
-    spans = (settings.parallelism.filling_spread * period).cast(pl.Int64).to_numpy()
-    unit = joined_sizes.units(joined_sizes.Transfers(bytes_, seen.classes, step, start), offsets, spans, same_size)
-    return Records(offsets, pair, step, start, bytes_, unit, recurring_sizes.sizes(unit, step, offsets, same_size))
+    return Records(offsets, pair, step, start, bytes_, recurring_sizes.sizes(bytes_, step, offsets, same_size))
 
 
 def _describe_streams(records: Records, order: Integers, offsets: Integers, size_class: Integers) -> Streams:
@@ -135,7 +129,7 @@ def _describe_streams(records: Records, order: Integers, offsets: Integers, size
             "step": records.step[found.first],
             "records": counts,
             "stream_bytes": found.total,
-            "size": pair_sums.medians(order, found.offsets[:-1], found.offsets[1:], records.unit),
+            "size": pair_sums.medians(order, found.offsets[:-1], found.offsets[1:], records.bytes_),
             "first_ns": records.start[found.first],
             "span_ns": records.start[found.last] - records.start[found.first],
             "fresh": found.fresh / counts,
@@ -171,7 +165,7 @@ def _with_reply_distances(
     chosen = sent.streams.filter(answering)
     bounds = sent.offsets[sent.stream_offsets]
     lows, highs = (ends[chosen["stream"].to_numpy()] for ends in (bounds[:-1], bounds[1:]))
-    chosen = chosen.with_columns(size=pair_sums.medians(sent.order, lows, highs, records.unit)).join(
+    chosen = chosen.with_columns(size=pair_sums.medians(sent.order, lows, highs, records.bytes_)).join(
         pairs.select("pair", "back"), on="pair"
     )
     back = chosen.select(back="pair", answer="stream", back_size="size", back_total="total")

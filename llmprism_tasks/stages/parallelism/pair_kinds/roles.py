@@ -204,8 +204,8 @@ def _likeliest_labels(job: Job) -> tuple[Labels, Floats]:
 
 def _choices(job: Job) -> list[tuple[Integers, list[tuple[float, Labels]]]]:
     """Return each role's pairs, and what they can be, each with what the steps say of that: as its pairs are by
-    themselves, as most are that fill the step and as most that do not, as most that go around one way, as most between
-    the same two hosts are, or all alike what any of them may be."""
+    themselves, as most are that fill the step and as most that do not, as most between the same two hosts are, or all
+    alike what any of them may be."""
     choices = []
     for role in np.unique(job.role):
         of_role = np.flatnonzero(job.role == role)
@@ -220,7 +220,6 @@ def _choices(job: Job) -> list[tuple[Integers, list[tuple[float, Labels]]]]:
         own = [
             voted,
             _kinds_of_parts(job, of_role, job.fills[of_role]),
-            _kinds_of_parts(job, of_role, _ways_around(job.src[of_role], job.dst[of_role])),
             *(np.full(of_role.size, kind) for kind in kinds),
         ]
         by_host = [linked, *(np.where(linked == one, kind, linked) for one in np.unique(linked) for kind in kinds)]
@@ -248,21 +247,6 @@ def _kinds_of_parts(job: Job, of_role: Integers, part: Integers | npt.NDArray[np
     np.add.at(evidence, place, job.evidence[of_role])
     kinds: Labels = evidence.argmax(axis=1)[place]
     return kinds
-
-
-def _ways_around(src: Integers, dst: Integers) -> Integers:
-    """Return a number for each pair, the same for those that follow each other around a ring one way: shape (pairs,).
-
-    A pair is followed by the one from its receiver that does not go back. If not all pairs are so followed, they are no
-    rings, and have one number.
-    """
-    order = np.argsort(src, kind="stable")
-    low, high = (np.searchsorted(src[order], dst, side) for side in ("left", "right"))
-    first, last = order[np.minimum(low, src.size - 1)], order[np.maximum(high - 1, 0)]
-    following = np.where(dst[first] == src, last, first)
-    goes_on = (high > low) & (high - low <= RING_PEERS) & (dst[following] != src)
-    numbers: Integers = connected_components(np.arange(src.size), following, src.size)
-    return numbers if goes_on.all() else np.zeros_like(numbers)
 
 
 def _count_odd_pairs(job: Job, of_role: Integers, voted: Labels) -> int:

@@ -335,20 +335,6 @@ def test_blocks_of_context_fill_the_step_in_sizes_that_repeat(spread: float, fou
     assert (vote(rows)["burst_size"] is None) == bool(found)
 
 
-def test_blocks_that_a_collector_joins_fill_the_step_as_well() -> None:
-    """Twenty blocks of 8 MB in a step, of which one to seven at a time become a record."""
-    draw = random.Random(7)
-    rows: list[Row] = []
-    for begin in BEGINS:
-        left = 20
-        while left:
-            joined = min(left, draw.randint(1, 7))
-            rows += messages("a", "c", [begin + 40 * (20 - left)], 8 * MB * joined)
-            left -= joined
-    found = vote(rows)
-    assert (found["filling"], found["common_size"], found["expert"]) == (1, 8 * MB, 0)
-
-
 @pytest.mark.parametrize(("gradients", "found"), [(90 * MB, 1), (102 * MB, 0)])
 def test_a_pair_fills_the_step_if_most_of_its_bytes_do(gradients: int, found: float) -> None:
     """Twelve blocks of 8 MB beside a burst of gradients."""

@@ -188,17 +188,6 @@ def test_blocks_that_go_around_the_other_way_may_be_as_many_bytes_as_gradients(b
     assert {both[link] for link in around("abcd")} == {"dp"}
 
 
-def test_of_two_rings_of_as_many_bytes_each_is_of_one_kind() -> None:
-    """One hop of the gradients seems to fill the step as well, as blocks that go the other way do."""
-    gradients = around("abcd")
-    both = kinds(
-        seeming(gradients[1:], "dp", 20.5),
-        seeming(gradients[:1], "cp", 20.5, sure=0.6),
-        seeming(around("dcba"), "cp", 21),
-    )
-    assert both == dict.fromkeys(gradients, "dp") | dict.fromkeys(around("dcba"), "cp")
-
-
 @pytest.mark.parametrize(("filling", "told"), [(1.0, "cp"), (0.4, "dp")])
 def test_two_rings_of_as_many_bytes_are_told_by_which_of_them_fills_the_step(filling: float, told: str) -> None:
     """Half of the hops of one ring seem to be a pipeline's."""
