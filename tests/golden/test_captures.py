@@ -198,6 +198,13 @@ def test_a_rank_that_is_killed_and_replaced_is_named_in_a_window_that_holds(tmp_
     assert (fault["kind"], fault["named"]) == ("killed_rank", True)
 
 
+@pytest.mark.parametrize("capture", ["fsdp4", "fsdp4_slow_rank"])
+def test_sharded_parameters_are_no_ring_of_context(scored: Scores, capture: str) -> None:
+    """What is gathered goes around one way, what is reduced the other."""
+    jobs = scored(capture, "flows").found["jobs"]
+    assert set(jobs.select("dp", "pp", "tp", "sharded").rows()) == {(4, 1, 1, True)}
+
+
 @pytest.mark.parametrize("capture", ["cp4_ring", "cp4_ring_same_way"])
 def test_steps_of_a_context_parallel_ring_end_with_their_gradients(scored: Scores, capture: str) -> None:
     """Gaps between buckets vary as much as that between steps, and blocks go the same way as gradients."""
