@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from llmprism_tasks.numerics import robust
 from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
 
 UNRETURNED = 0.015
@@ -126,12 +127,17 @@ def _link_balance(each: Floats, back: Integers) -> tuple[Floats, Floats, Floats]
     Over a link that a copy of files goes over, as many bytes may come back by chance. A copy moves most of its bytes in
     a few steps, where its pair moves more than it typically does.
     """
-    usual = np.array([np.median(pair[pair > 0]) if pair.any() else 0.0 for pair in each])[:, np.newaxis]
-    copies = np.maximum(each - (1 + ALIKE_BYTES) * usual, 0.0).sum(axis=1) > MAJORITY * each.sum(axis=1)
+    beyond = np.maximum(each - (1 + ALIKE_BYTES) * _typical(each), 0.0)
+    copies = beyond.sum(axis=1) > MAJORITY * each.sum(axis=1)
     one = np.flatnonzero((back > np.arange(back.size)) & ~copies & ~copies[back])
     net, both = each[one] - each[back[one]], each[one] + each[back[one]]
     in_all = both.sum(axis=1)
     kept: Flags = (in_all > 0) & (in_all >= MAIN_LINK_BYTES * in_all.max(initial=0.0))
     kept &= np.abs(net.sum(axis=1)) <= ANSWERED_BYTES * in_all
-    typical = np.array([np.median(link[link > 0]) for link in both[kept]], np.float64)
-    return net[kept], both[kept], typical[:, np.newaxis]
+    return net[kept], both[kept], _typical(both[kept])
+
+
+def _typical(each: Floats) -> Floats:
+    """Return what each row typically has where it has anything, shape (rows, 1); NaN where it never has."""
+    moved = each > 0
+    return robust.medians(each[moved], np.append(0, np.cumsum(moved.sum(axis=1))))[:, np.newaxis]
