@@ -173,6 +173,36 @@ def still_together(pairs: pl.DataFrame, flows: pl.DataFrame, settings: Recogniti
     return pairs.filter(~pl.any_horizontal(pl.col(end).is_in(gone) for end in PAIR))
 
 
+def usual_silences(rhythms: pl.DataFrame, quiet: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
+    """Return the usual silence of pairs: half of the time that they were silent lies in silences as long or longer.
+
+    A period may be that of buckets. The usual silence of gradients that were sent once, in many buckets, is the step
+    before them: a pair is silent, too, from when both of its NICs are at work until its first transfer.
+
+    Parameters
+    ----------
+    rhythms : of all pairs, as `stream_rhythms` returns
+    quiet : those of the pairs that are asked about
+    flows : of all pairs
+
+    Returns
+    -------
+    `pair`, `silence_ns`; without pairs that were never silent
+    """
+    begins = by_end(rhythms, "first_ns").group_by("addr").agg(pl.col("first_ns").min())
+    begun = pl.max_horizontal(pl.col(end).replace_strict(begins["addr"], begins["first_ns"]) for end in PAIR)
+    asked = quiet.select("pair", begun=begun).unique(maintain_order=True)
+    sent = nic_pairs.flows_of_pairs(flows.select("pair", "flow_start_ns", "flow_end_ns"), asked)
+    until = pl.col("flow_end_ns").cum_max().shift().over("pair")
+    silent = (
+        sent.select("pair", silence_ns=pl.col("flow_start_ns") - pl.coalesce(until, "begun"))
+        .filter(pl.col("silence_ns") > 0)
+        .sort("pair", "silence_ns")
+    )
+    upto, all_ns = (pl.col("silence_ns").cum_sum().over("pair"), pl.col("silence_ns").sum().over("pair"))
+    return silent.filter(upto >= MAJORITY * all_ns).group_by("pair", maintain_order=True).first()
+
+
 def passed_on(pairs: pl.DataFrame, bulk: pl.DataFrame) -> pl.DataFrame:
     """Keep the pairs of clusters of which a NIC both sends and receives: in training all do, in a copy nobody does.
 

@@ -88,7 +88,7 @@ def at_work(
     if traffic.bulk.is_empty():
         return frames.empty("jobs"), frames.empty("job_members")
     former, running, rhythms = traffic.former, traffic.running.flows, traffic.running.rhythms
-    working = working_pairs(rhythms, window, settings.recognition)
+    working = working_pairs(rhythms, running, window, settings.recognition)
     linking = links.passed_on(_linking_pairs(working, running, window, settings.recognition), traffic.bulk)
     if linking.is_empty():
         return frames.empty("jobs"), frames.empty("job_members")
@@ -110,12 +110,28 @@ def at_work(
     return tables(nics, _training_jobs(nics), sent, window)
 
 
-def working_pairs(rhythms: pl.DataFrame, window: Window, settings: RecognitionSettings) -> pl.DataFrame:
-    """Keep the streams of pairs that sent in the window, or are silent for no longer than their period explains."""
+def working_pairs(
+    rhythms: pl.DataFrame, bulk: pl.DataFrame, window: Window, settings: RecognitionSettings
+) -> pl.DataFrame:
+    """Keep the streams of pairs that sent in the window, or are silent for no longer than is usual for them.
+
+    Parameters
+    ----------
+    rhythms : as `stream_rhythms` returns
+    bulk : the flows of these pairs
+    """
     patience = (pl.col("period_ns") * settings.silent_periods).fill_null(0).cast(pl.Int64)
     since = pl.min_horizontal(pl.lit(window.start_ns), window.end_ns - patience)
-    working = rhythms.select((pl.col("last_ns") >= since).any().over("pair")).to_series()
-    return rhythms if working.all() else rhythms.filter(working)
+    working = (pl.col("last_ns") >= since).any().over("pair")
+    quiet = rhythms.filter(~working)
+    if quiet.is_empty():
+        return rhythms
+    usual = pl.col("silence_ns") * settings.silent_periods
+    waiting = (
+        quiet.group_by("pair").agg(pl.col("last_ns").max()).join(links.usual_silences(rhythms, quiet, bulk), on="pair")
+    )
+    waiting = waiting.filter(window.end_ns - pl.col("last_ns") <= usual)
+    return rhythms.filter(working | pl.col("pair").is_in(waiting["pair"].implode()))
 
 
 def clusters(pairs: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:

@@ -523,6 +523,19 @@ def test_a_pair_without_a_rhythm_is_at_work_only_where_it_sends() -> None:
     assert recognised(hosts, once, window=WINDOW.shifted(1))[1] == []
 
 
+@pytest.mark.parametrize(("at", "jobs"), [(56_000, 1), (40_000, 2)])
+def test_gradients_that_were_sent_once_are_at_work_for_as_long_as_they_were_awaited(at: float, jobs: int) -> None:
+    """Sent in buckets, 51 s or 35 s after both NICs began: 1.5 times as long is 76 s or 52 s, and 63 s or 79 s are over
+    at the end of the next window."""
+    hosts = cluster(4, 1)
+    passes = every(400, count=290, start=5_000)
+    rows = [stages(replica, passes, micro_batches=1) for replica in (["a0", "b0"], ["c0", "d0"])]
+    buckets = every(120, count=5, start=at)
+    rows += [ring(replicas, buckets, size=50 * MB) for replicas in (["a0", "c0"], ["b0", "d0"])]
+    assert len(recognised(hosts, *rows)[1]) == 1
+    assert len(recognised(hosts, *rows, window=WINDOW.shifted(1))[1]) == jobs
+
+
 def test_how_long_silence_is_believed_can_be_set() -> None:
     hosts = cluster(2, 1)
     rows = ring(["a0", "b0"], every(10_000, count=6))
