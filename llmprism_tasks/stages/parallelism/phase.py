@@ -16,7 +16,7 @@ from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.layout.job_layout import DEGREES, job_layouts
-from llmprism_tasks.stages.parallelism.pair_kinds import classifier, roles, step_filling, taking_turns
+from llmprism_tasks.stages.parallelism.pair_kinds import classifier, joined_messages, roles, step_filling, taking_turns
 from llmprism_tasks.stages.parallelism.pair_kinds.features import stream_steps, with_back
 from llmprism_tasks.stages.parallelism.pair_kinds.typical_steps import in_these, undisturbed
 from llmprism_tasks.stages.step_division import periodicity
@@ -187,6 +187,7 @@ def pair_kinds(
     steps = stream_steps(flows, pairs, periods, settings)
     judged = classifier.votes(steps, settings)
     judged = _with_turns(judged, flows, pairs, division.job_steps, periods, settings)
+    judged = _with_joined(judged, flows, pairs, periods, settings)
     judged = _with_relayed(judged, flows, pairs, job_members, periods, settings)
     # Where a pair sends all the time, or much of it is lost, its gaps may not tell the period that it keeps. Gradients
     # are the same bytes in every step: what keeps the period with other bytes each time is nothing by that alone.
@@ -217,6 +218,25 @@ def _with_turns(
         .with_columns(pipeline=pl.max_horizontal("pipeline", "turns"))
         .drop("turns")
     )
+
+
+def _with_joined(
+    judged: pl.DataFrame, flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame, settings: Settings
+) -> pl.DataFrame:
+    """Add the votes of pairs whose messages the collector joined, and `recurring`: what `filling` is without them.
+
+    The sizes of what fills the step by joined messages alone are chance, so it has a `message` instead.
+    """
+    lasting = judged.filter(pl.col("presence") >= settings.parallelism.least_presence)
+    found = joined_messages.joined(flows, pairs.join(lasting, on="pair", how="semi"), periods, settings)
+    both = judged.join(found, on="pair", how="left", suffix="_joined")
+    alone = ((pl.col("filling") < MAJORITY) & (pl.col("filling_joined") >= MAJORITY)).fill_null(value=False)
+    return both.with_columns(
+        *(pl.max_horizontal(vote, f"{vote}_joined") for vote in ("pipeline", "filling")),
+        pl.when(~alone).then(pl.col("common_size", "burst_size")),
+        message=pl.when(alone).then("message"),
+        recurring="filling",
+    ).drop("pipeline_joined", "filling_joined")
 
 
 def _with_relayed(
@@ -286,5 +306,5 @@ def _with_confidence(pairs: pl.DataFrame) -> pl.DataFrame:
         .then("filling")
         .otherwise(1 - pl.max_horizontal("pipeline", "expert"))
     )
-    known = "pair", *JOB_PAIR, "kind", "distinct_sizes", "bytes_per_step", "filling"
-    return pairs.select(known, confidence=pl.coalesce("posterior", agreement)).sort(JOB_PAIR)
+    known = "pair", *JOB_PAIR, "kind", "distinct_sizes", "bytes_per_step"
+    return pairs.select(*known, filling="recurring", confidence=pl.coalesce("posterior", agreement)).sort(JOB_PAIR)

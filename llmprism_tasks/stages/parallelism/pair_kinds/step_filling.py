@@ -19,7 +19,8 @@ def settle_filling_pairs(pairs: pl.DataFrame, same_size: float, same_bytes: floa
 
     Parameters
     ----------
-    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, and in bytes `common_size`, `burst_size`, `bytes_per_step`
+    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, and in bytes `common_size`, `burst_size`, `bytes_per_step`, and
+        `message` of those that fill the step by joined messages alone: these have no `common_size`
     same_size : ratio by which sizes of one tensor may differ
     same_bytes : ratio by which the bytes that one ring's hops carry in a step may differ
     """
@@ -107,11 +108,18 @@ def _sharded_jobs(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -
     """Return the jobs whose `filling` pairs carry what others of their pairs synchronise in one burst.
 
     About all of them: where the collector merges records, some blocks of context together have a bucket's size by
-    chance.
+    chance. Where nothing but joined messages is known of any, sharded parameters are those of which what is reduced has
+    whole numbers: the parts that go from rank to rank are the same.
     """
     tensors = pairs.filter(pl.col("kind") == "dp").select("job_id", reduced="burst_size").unique()
     shape = _is_alike("reduced", "common_size", same_size) | _is_alike("reduced", 2 * pl.col("common_size"), same_size)
-    return _share_of_same_tensors(filled, tensors, shape).filter(pl.col("same") >= AGREEING_NICS)["job_id"]
+    sized = filled.drop_nulls("common_size")
+    alike = _share_of_same_tensors(sized, tensors, shape)
+    times = pl.col("reduced") / pl.col("message")
+    whole = (times.round() >= 1) & ((times - times.round()).abs() <= same_size)
+    parts = filled.join(sized, on="job_id", how="anti").join(tensors, on="job_id")
+    made = parts.group_by("job_id").agg(same=whole.fill_null(value=False).mean())
+    return pl.concat([alike, made]).filter(pl.col("same") >= AGREEING_NICS)["job_id"]
 
 
 def _jobs_with_sums(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -> pl.Series:

@@ -17,6 +17,7 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages.parallelism.pair_kinds.joined_messages import whole_messages
 from llmprism_tasks.stages.parallelism.pair_kinds.roles import SAME_ROLE
 from llmprism_tasks.stages.traffic import nic_pairs, size_classes
 from llmprism_tasks.stages.traffic.opposite import log_ratio, same_size
@@ -47,7 +48,9 @@ def turns(
     both = _exclusive_links(links).select(
         "pair", "job_id", link=pl.min_horizontal("pair", "back"), down=pl.col("pair") < pl.col("back")
     )
-    rounds = _sum_by_link_and_step(_whole_messages(nic_pairs.flows_of_pairs(flows, both), settings), job_steps)
+    sent = nic_pairs.flows_of_pairs(flows, both)
+    sized = size_classes.join_early_records(sent.select("pair", "step", "bytes"), settings.rhythm.same_size)
+    rounds = _sum_by_link_and_step(whole_messages(sent, sized, WHOLE_MESSAGE_TOLERANCE, settings), job_steps)
     ratios = settings.parallelism
     interval = pl.min_horizontal(pl.col("^interval_.*$").median().over("link"))
     least = pl.max_horizontal(ratios.answer_interval * interval, pl.lit(ratios.answer_ms * 1e6))
@@ -115,30 +118,4 @@ def _sum_by_link_and_step(messages: pl.DataFrame, job_steps: pl.DataFrame) -> pl
             interval=pl.when(several).then((start.max() - start.min()) / (pl.col("messages").sum() - 1)),
         )
         .pivot("way", on_columns=["down", "up"], index=["link", "job_id", "end_ns"])
-    )
-
-
-def _whole_messages(flows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """Return the records of pairs that are whole numbers of one message, with how many: `messages`.
-
-    The message is the smallest size that recurs in most of a pair's steps, pieces put together. Pairs most of whose
-    bytes are something else are absent.
-    """
-    sized = size_classes.join_early_records(flows.select("pair", "step", "bytes"), settings.rhythm.same_size)
-    sized = sized.with_columns(size_class=pl.Series(size_classes.classes(sized, settings.rhythm.same_size)))
-    message = (
-        sized.group_by("pair", "size_class")
-        .agg(pl.col("step").n_unique(), message=pl.col("bytes").median())
-        .join(sized.group_by("pair").agg(steps=pl.col("step").n_unique()), on="pair")
-        .filter(pl.col("step") >= settings.parallelism.least_presence * pl.col("steps"))
-        .group_by("pair")
-        .agg(pl.col("message").min())
-    )
-    times = pl.col("bytes") / pl.col("message")
-    whole = (times.round() >= 1) & ((times - times.round()).abs() <= WHOLE_MESSAGE_TOLERANCE)
-    return (
-        flows.join(message, on="pair")
-        .with_columns(whole=whole, messages=times.round())
-        .filter((pl.col("bytes") * pl.col("whole")).sum().over("pair") >= MAJORITY * pl.col("bytes").sum().over("pair"))
-        .filter("whole")
     )

@@ -204,6 +204,33 @@ def test_where_nothing_else_synchronises_what_fills_the_step_are_sharded_gradien
     assert pairs["kind"].unique().to_list() == ["dp"]
 
 
+def joined_messages(begin: float, apart: float, size: int, draw: random.Random) -> list[tuple[float, int]]:
+    """Return when records begin and their bytes, of 24 messages of which the collector joins some each time."""
+    records, sent = [], 0
+    while sent < 24:
+        number = min(draw.randint(1, 7), 24 - sent)
+        records.append((begin + apart * sent, number * size))
+        sent += number
+    return records
+
+
+@pytest.mark.parametrize(("message", "told"), [(7 * MB, "cp"), (8 * MB, "dp")])
+def test_messages_that_are_joined_are_blocks_unless_what_is_reduced_is_made_of_them(message: int, told: str) -> None:
+    """Against the ring of the gradients, which come in bursts of 80 MB: they are ten messages, or no whole number."""
+    draw = random.Random(7)
+    rows = [
+        row
+        for src, dst in ("dc", "cb", "ba", "ad")
+        for begin in BEGINS
+        for at, size in joined_messages(begin, 25, message, draw)
+        for row in messages(src, dst, [at], size)
+    ]
+    job, pairs = identified(ring("abcd", every(PERIOD, count=STEPS, start=700), parts=1), rows)
+    found = {(src + dst): kind for src, dst, kind in pairs.select("src_addr", "dst_addr", "kind").rows()}
+    assert found == dict.fromkeys(("ab", "bc", "cd", "da"), "dp") | dict.fromkeys(("dc", "cb", "ba", "ad"), told)
+    assert job["cp"] == (4 if told == "cp" else None)
+
+
 def test_a_pipeline_may_be_answered_on_another_rail() -> None:
     """Activations go from `a` to `c`, gradients come back from `d` to `b`, on the same two hosts (NCCL's PXN)."""
     there = [row for row in micro_batches("ac", count=20) if row[2] == "a"]

@@ -25,10 +25,11 @@ def filled(
     pairs: Iterable[Pair],
     *,
     carried: Mapping[str, float] | None = None,
+    message: float | None = None,
 ) -> dict[tuple[str, str], str]:
     """Return the kinds of pairs from (sender, receiver, kind, filling size, burst size).
 
-    `carried` says how many bytes per step senders send.
+    `carried` says how many bytes per step senders send, `message` what those consist of that have no size.
     """
     rows = [(src, dst, kind, fills if kind == "filling" else burst, burst) for src, dst, kind, fills, burst in pairs]
     columns = ("src_addr", "dst_addr", "kind", "common_size", "burst_size")
@@ -36,6 +37,7 @@ def filled(
     usual = {"filling": STEP, "dp": STEP / 2, "pp": STEP / 2}
     frame = pl.DataFrame(rows, schema=[(name, types[name]) for name in columns], orient="row").with_columns(
         job_id=pl.lit("j"),
+        message=pl.when(pl.col("common_size").is_null()).then(pl.lit(message, pl.Float64)),
         bytes_per_step=pl.Series([(carried or {}).get(row[0], usual[row[2]]) for row in rows]),
     )
     found = step_filling.settle_filling_pairs(frame, 0.02, 0.1)
@@ -47,6 +49,29 @@ def test_sharded_parameters_have_the_shape_of_what_is_reduced_on_most_pairs(alik
     """In half of its precision. Of blocks of context the collector merges so many by chance, on some of ten pairs."""
     fill = [(f"a{i}", f"b{i}", "filling", BURST / 2 if i < alike else BLOCK, None) for i in range(10)]
     assert filled([*fill, ("b", "a", "dp", None, BURST)])["a0", "b0"] == kind
+
+
+@pytest.mark.parametrize(("times", "kind"), [(6, "dp"), (5.985, "dp"), (6.03, "cp"), (5.5, "cp"), (0.01, "cp")])
+def test_what_shards_are_reduced_to_is_a_whole_number_of_joined_messages(times: float, kind: str) -> None:
+    """Nothing but messages is known of any pair that fills the step."""
+    hops = [("a", "b", "filling", None, None), ("b", "a", "dp", None, times * BLOCK)]
+    assert filled(hops, message=BLOCK)["a", "b"] == kind
+
+
+@pytest.mark.parametrize(("whole", "kind"), [(7, "cp"), (8, "dp")])
+def test_of_many_tensors_some_are_a_whole_number_of_blocks_by_chance(whole: int, kind: str) -> None:
+    """Of ten."""
+    reduced = [("b", f"c{i}", "dp", None, (i + (0 if i <= whole else 0.5)) * BLOCK) for i in range(1, 11)]
+    assert filled([("a", "b", "filling", None, None), *reduced], message=BLOCK)["a", "b"] == kind
+
+
+@pytest.mark.parametrize(("size", "kind"), [(BURST / 2, "dp"), (BLOCK, "cp")])
+def test_sizes_say_more_of_tensors_than_joined_messages(size: float, kind: str) -> None:
+    """One pair has a size, nine have messages only, which are a part of what is reduced or are not."""
+    message = 0.7 * BURST if kind == "dp" else BURST / 6
+    joined = [(f"a{i}", f"b{i}", "filling", None, None) for i in range(9)]
+    found = filled([*joined, ("a9", "b9", "filling", size, None), ("b", "a", "dp", None, BURST)], message=message)
+    assert {found[f"a{i}", f"b{i}"] for i in range(10)} == {kind}
 
 
 @pytest.mark.parametrize(("both", "kind"), [(1.0, "cp"), (1.019, "cp"), (1.021, "dp"), (0.97, "dp")])
