@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics import robust
-from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
+from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 
 UNRETURNED = 0.015
 """Ratio of the bytes of a group's links in both directions that may come back later than in their step. Of steps of
@@ -61,18 +61,20 @@ def unreturned(each: Floats, back: Integers) -> float:
     """Return the ratio of the bytes of links that come back later than in the step that they were sent in.
 
     What does not come back at all counts, too: of a step that the data hold a part of, nothing does that fills its
-    pipeline.
+    pipeline. But what a pair moves beyond a step's worth, and nobody ever answers, is a copy of files.
 
     Parameters
     ----------
     each : shape (pairs, steps), bytes
     back : as `answers` returns
     """
-    net, both, typical = _link_balance(each, back)
+    net, both, typical, beyond = _link_balance(each, back)
     if not both.size:
         return 0.0
     out = np.abs(net) > OUT_OF_BALANCE * typical
-    return float(np.abs(net)[out].sum() / both.sum())
+    late, copied = (np.where(out, one, 0.0).sum(axis=1) for one in (net, beyond))
+    copied = np.clip(np.sign(late) * copied, 0.0, np.abs(late))
+    return float((np.abs(net)[out].sum() - copied.sum()) / both.sum())
 
 
 def alike_bytes_ratio(sent: Floats, tolerance: float = ALIKE_BYTES) -> float:
@@ -98,7 +100,7 @@ def ends_of_steps(each: Floats, back: Integers) -> Integers:
     each : shape (pairs, parts), bytes
     back : as `answers` returns
     """
-    net, both, typical = _link_balance(each, back)
+    net, both, typical, _ = _link_balance(each, back)
     if not both.size:
         return np.zeros(0, np.int64)
     under_way = np.cumsum(net, axis=1)
@@ -120,21 +122,17 @@ def ends_of_steps(each: Floats, back: Integers) -> Integers:
     )
 
 
-def _link_balance(each: Floats, back: Integers) -> tuple[Floats, Floats, Floats]:
+def _link_balance(each: Floats, back: Integers) -> tuple[Floats, Floats, Floats, Floats]:
     """Return what goes one way more than the other, and both ways, over each main link whose bytes come back in all;
-    and what each typically moves where it moves anything, shape (links, 1).
-
-    Over a link that a copy of files goes over, as many bytes may come back by chance. A copy moves most of its bytes in
-    a few steps, where its pair moves more than it typically does.
+    what each typically moves where it moves anything, shape (links, 1); and of the first what is beyond a step's worth.
     """
     beyond = np.maximum(each - (1 + ALIKE_BYTES) * _typical(each), 0.0)
-    copies = beyond.sum(axis=1) > MAJORITY * each.sum(axis=1)
-    one = np.flatnonzero((back > np.arange(back.size)) & ~copies & ~copies[back])
-    net, both = each[one] - each[back[one]], each[one] + each[back[one]]
+    one = np.flatnonzero(back > np.arange(back.size))
+    net, both, beyond = each[one] - each[back[one]], each[one] + each[back[one]], beyond[one] - beyond[back[one]]
     in_all = both.sum(axis=1)
     kept: Flags = (in_all > 0) & (in_all >= MAIN_LINK_BYTES * in_all.max(initial=0.0))
     kept &= np.abs(net.sum(axis=1)) <= ANSWERED_BYTES * in_all
-    return net[kept], both[kept], _typical(both[kept])
+    return net[kept], both[kept], _typical(both[kept]), beyond[kept]
 
 
 def _typical(each: Floats) -> Floats:
