@@ -113,7 +113,10 @@ def at_work(
 def working_pairs(
     rhythms: pl.DataFrame, bulk: pl.DataFrame, window: Window, settings: RecognitionSettings
 ) -> pl.DataFrame:
-    """Keep the streams of pairs that sent in the window, or are silent for no longer than is usual for them.
+    """Keep the streams of pairs that sent in the window, or are silent for no longer than their period explains.
+
+    Between NICs that keep a rhythm with others, a pair may also be silent for as long as is usual for it: its period
+    may be that of the buckets of gradients.
 
     Parameters
     ----------
@@ -123,14 +126,15 @@ def working_pairs(
     patience = (pl.col("period_ns") * settings.silent_periods).fill_null(0).cast(pl.Int64)
     since = pl.min_horizontal(pl.lit(window.start_ns), window.end_ns - patience)
     working = (pl.col("last_ns") >= since).any().over("pair")
-    quiet = rhythms.filter(~working)
+    often = (pl.col("bursts") >= settings.regular_bursts).fill_null(value=False)
+    at_work = links.by_end(rhythms.filter(working & often).drop_nulls("period_ns"), "pair")["addr"].implode()
+    quiet = rhythms.filter(~working & pl.all_horizontal(pl.col(end).is_in(at_work) for end in PAIR))
     if quiet.is_empty():
-        return rhythms
-    usual = pl.col("silence_ns") * settings.silent_periods
-    waiting = (
-        quiet.group_by("pair").agg(pl.col("last_ns").max()).join(links.usual_silences(rhythms, quiet, bulk), on="pair")
+        return rhythms.filter(working)
+    silences = links.usual_silences(rhythms, quiet, bulk)
+    waiting = quiet.join(silences, on="pair").filter(
+        window.end_ns - pl.col("last_ns").max().over("pair") <= pl.col("silence_ns") * settings.silent_periods
     )
-    waiting = waiting.filter(window.end_ns - pl.col("last_ns") <= usual)
     return rhythms.filter(working | pl.col("pair").is_in(waiting["pair"].implode()))
 
 

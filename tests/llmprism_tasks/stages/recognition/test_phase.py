@@ -536,6 +536,20 @@ def test_gradients_that_were_sent_once_are_at_work_for_as_long_as_they_were_awai
     assert len(recognised(hosts, *rows, window=WINDOW.shifted(1))[1]) == jobs
 
 
+def test_requests_between_nics_without_a_rhythm_are_at_work_only_where_they_are_sent() -> None:
+    """Servers answer each other at any time; who asked another group once, a while ago, is no part of it."""
+    hosts, chance = cluster(4, 1), random.Random(3)
+    rows = [
+        messages(src, dst, [chance.uniform(0, 120_000)], round(chance.uniform(5, 80) * MB))
+        for one, other in (("a0", "b0"), ("c0", "d0"))
+        for src, dst in ((one, other), (other, one))
+        for _ in range(40)
+    ]
+    rows += [messages(src, dst, [56_000], 300 * MB) for src, dst in (("a0", "c0"), ("c0", "a0"))]
+    assert len(recognised(hosts, *rows)[1]) == 1
+    assert len(recognised(hosts, *rows, window=WINDOW.shifted(1))[1]) == 2
+
+
 def test_how_long_silence_is_believed_can_be_set() -> None:
     hosts = cluster(2, 1)
     rows = ring(["a0", "b0"], every(10_000, count=6))
