@@ -199,7 +199,7 @@ def usual_silences(rhythms: pl.DataFrame, quiet: pl.DataFrame, flows: pl.DataFra
         .filter(pl.col("silence_ns") > 0)
         .sort("pair", "silence_ns")
     )
-    upto, all_ns = (pl.col("silence_ns").cum_sum().over("pair"), pl.col("silence_ns").sum().over("pair"))
+    upto, all_ns = pl.col("silence_ns").cum_sum().over("pair"), pl.col("silence_ns").sum().over("pair")
     return silent.filter(upto >= MAJORITY * all_ns).group_by("pair", maintain_order=True).first()
 
 
