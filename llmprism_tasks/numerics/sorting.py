@@ -56,7 +56,8 @@ def sort(keys: Floats | Integers, places: Integers, count: int) -> None:
 def _at(values: Floats, count: int, rank: int) -> float:
     """Return the value of a rank, from 0, and bring all smaller ones before it (C. A. R. Hoare's FIND, 1961).
 
-    Values go to either side without a branch, which a processor could not foresee.
+    Values go to either side without a branch, which a processor could not foresee. Where NaN is met in the search, it
+    is the result.
     """
     low, high = 0, count
     while high - low > 1:
@@ -72,6 +73,8 @@ def _at(values: Floats, count: int, rank: int) -> float:
                 value = values[i]
                 values[i], values[less] = values[less], value
                 less += value == pivot
+            if less == low:  # NaN is not even equal to itself: a search for a place for it would not end
+                return np.nan
             if rank < less:
                 break
             low = less
@@ -94,7 +97,7 @@ def _two_at(values: Floats, count: int, rank: int) -> tuple[float, float]:
 
 @subroutine
 def median(values: Floats, count: int) -> float:
-    """Return the median of the first values, one at least and none of them NaN, and change their order."""
+    """Return the median of the first values, one at least, and change their order; of no use if one is NaN."""
     if count % 2:
         return _at(values, count, count // 2)
     lower, upper = _two_at(values, count, count // 2 - 1)

@@ -210,6 +210,7 @@ def _phases_and_pace(
     leading = leading[np.lexsort((leading, np.repeat(np.arange(led.size), np.diff(of_group))))]
     before = np.diff(leading, prepend=0).astype(np.float64)
     before[of_group[:-1]] = np.nan
+    before[before == 0] = np.nan  # a record that was sent to the collector twice, or two in one tick of its clock
     beside = (before, np.append(before[1:], np.nan))
     longer, shorter = np.fmax(*beside), np.fmin(*beside)
     period = np.repeat(seen["period_ns"].to_numpy()[led], np.diff(of_group))

@@ -64,6 +64,17 @@ def test_medians_and_quantiles_are_numpy_s(values: list[int], share: float) -> N
     assert _middle(numbers, share) == pytest.approx((np.median(numbers), np.quantile(numbers, share)), rel=1e-12)
 
 
+@pytest.mark.parametrize("values", [[np.nan], [np.nan] * 2, [1.0, np.nan, 2.0], [np.nan, 3.0, np.nan, 1.0, np.nan]])
+def test_a_median_that_meets_nan_is_nan(values: list[float]) -> None:
+    """A search that looks for a place for NaN would go on for ever."""
+    assert np.isnan(_middle(np.array(values), 0.5)[0])
+
+
+@given(st.lists(st.sampled_from([0.0, 1.0, 2.0, np.inf, np.nan]), min_size=1, max_size=60), st.floats(0, 1))
+def test_a_search_among_nan_ends(values: list[float], share: float) -> None:
+    _middle(np.array(values), share)
+
+
 @given(SOME, st.integers(-1, 31))
 def test_what_is_found_is_the_first_that_is_no_less(values: list[int], least: int) -> None:
     assert _first(np.array(sorted(values)), least) == np.searchsorted(sorted(values), least)

@@ -141,6 +141,15 @@ def test_a_pace_is_another_that_is_half_as_long_again(other: float, pace: float)
     assert table.sort("end_ns")["pace_ns"][0] == pace * MS
 
 
+@pytest.mark.parametrize("at", [0, STEPS // 2, STEPS - 1], ids=["first", "midst", "last"])
+def test_two_bursts_that_end_at_one_moment_have_the_pace_of_the_group(at: int) -> None:
+    """A record was sent twice. No time lies between the two, so that a delay would be no number of turns."""
+    twice = once_a_step(0, 900)
+    twice.insert(at, twice[at])
+    table = lined_up([twice, once_a_step(1, 500)], size_class=-1)
+    assert set(table["pace_ns"]) == {PERIOD * MS}
+
+
 @pytest.mark.parametrize("size_class", [-1, 0], ids=["pairs", "sizes"])
 def test_half_of_a_job_s_pairs_that_come_apart_from_the_other_half_are_no_step(size_class: int) -> None:
     """Two rings end together in six steps, and half a step apart in twelve, since one of them is slow."""
