@@ -186,7 +186,7 @@ def paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     members of the ring have arrived waits for no other member.
     """
     shown = _record_paces(timed(records, settings), settings)
-    lasted = transfers(records).filter(pl.col("bytes") >= settings.least_bytes)
+    lasted = transfers(records).filter(pl.col("bytes") >= settings.least_bytes, pl.col("lasted_ns") > 0)
     whole = lasted.with_columns(pace=pl.col("lasted_ns") / pl.col("bytes")).drop("lasted_ns", "bytes", "pair")
     in_bursts = _rings_in_bursts(shown, whole, settings)
     of_bursts = whole.join(in_bursts, on=RING, how="semi").with_columns(

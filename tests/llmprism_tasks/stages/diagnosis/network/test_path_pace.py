@@ -51,6 +51,13 @@ def test_a_record_that_ends_when_it_starts_tells_no_rate() -> None:
     assert path_pace.timed(placed((10, 10, "a", "b", 8 * MB)), DEFAULT).is_empty()
 
 
+def test_a_ring_whose_records_all_end_when_they_start_has_no_pace() -> None:
+    """As from an exporter that knows a single time of a flow."""
+    begins = [1000 * step for step in range(6)] + [6000 + 2000 * step for step in range(3)]
+    rows = [(at + 100, at + 100, src, dst, 6 * MB) for at in begins for src, dst in RING]
+    assert path_pace.paces(placed(*rows, kind="dp", rings=["abcd"]), DEFAULT).is_empty()
+
+
 def test_the_hops_of_a_ring_are_one_unit_and_pairs_are_each_their_own() -> None:
     assert placed((10, 20, "b", "a", 8 * MB), kind="dp")["unit"].to_list() == ["a"]
     assert placed((10, 20, "b", "a", 8 * MB))["unit"].to_list() == ["b to a"]
