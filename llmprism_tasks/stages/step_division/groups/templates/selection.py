@@ -275,14 +275,18 @@ def _steps_of_micro_batches(micro: Steps, fitting: Fitting) -> Steps | None:
 
 
 def _steps_by_passes(found: Steps, fitting: Fitting) -> Steps | None:
-    """Return the steps of a group, cut where the backward pass ends; None where silences show no passes, or where most
-    segments are like no other then."""
+    """Return the steps of a group, cut where the backward pass ends; None where silences show no passes.
+
+    Where it is not clear that what was found are steps, the cuts must make some: passes seem to end in several, too.
+    """
     backward = _end_of_backward(found.ends_ns[found.whole], fitting)
     if backward is None:
         return None
     longest = fitting.longest(CLOCKED_SILENCES_PER_STEP, found.template)
     steps = _cut_near_places(backward.places, fitting, longest, found)
-    return steps._replace(ended=True) if steps is not None and steps.is_likely() else None
+    if steps is None or not (found.is_clear() or steps.is_likely()):
+        return None
+    return steps._replace(ended=True)
 
 
 def _has_visible_passes(steps: Steps, fitting: Fitting, parts: int = 1) -> bool:
