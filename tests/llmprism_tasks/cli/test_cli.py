@@ -91,6 +91,16 @@ def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[st
     assert "usage: llmprism" in capsys.readouterr().err
 
 
+def test_a_column_that_is_named_the_wrong_way_round_is_told_in_the_words_of_the_option(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Before, a setting columns.octets of --set was told, which nobody had given."""
+    with pytest.raises(SystemExit):
+        cli.main(["analyze", "--columns", "octets=bytes"])
+    told = capsys.readouterr().err
+    assert "argument --columns: 'octets' is no field of a flow, which are flow_start_ns, flow_end_ns" in told
+
+
 def test_help_does_not_wait_for_libraries() -> None:
     heavy = "polars duckdb numpy rich great_expectations"
     code = f"""
