@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from llmprism_tasks import __version__
 from llmprism_tasks.cli import commands
 from llmprism_tasks.cli.output import print_rows
+from llmprism_tasks.settings import ColumnSettings
 
 SIMULATION_START = "2026-01-01T00:00:00Z"
 """Default start of simulated time: fixed, so that the same seed gives the same files."""
@@ -259,7 +260,11 @@ def _columns(text: str) -> dict[str, str]:
     pairs = [part.partition("=") for part in text.split(",")]
     if wrong := [field for field, equals, column in pairs if not field or not equals or not column]:
         raise argparse.ArgumentTypeError(f"{wrong[0]!r} is not of the form field=column")
-    return {field.strip(): column.strip() for field, _, column in pairs}
+    named = {field.strip(): column.strip() for field, _, column in pairs}
+    known = [field.name for field in dataclasses.fields(ColumnSettings)]
+    if unknown := sorted(set(named) - set(known)):
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is no field of a flow, which are {', '.join(known)}")
+    return named
 
 
 def _names(text: str) -> list[str]:

@@ -61,7 +61,7 @@ def write_page(warehouse: Warehouse, settings: Settings, arguments: argparse.Nam
     else:
         page = now.show(warehouse, query, now_ns=time.time_ns(), alone=True, settings=settings)
     arguments.html.write_text(page, encoding="utf-8")
-    output.say(f"Written: {arguments.html}, {arguments.html.stat().st_size / 1e6:.1f} MB")
+    output.say(f"Written: {arguments.html}, {arguments.html.stat().st_size / 1e3:,.0f} kB")
 
 
 def mute(warehouse: Warehouse, arguments: argparse.Namespace) -> None:

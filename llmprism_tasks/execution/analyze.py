@@ -299,6 +299,9 @@ def _warn_of_missing_nics(warehouse: Warehouse, windows: Sequence[Window], setti
 def _warn_if_topology_is_of_others(warehouse: Warehouse, span: Window, settings: Settings) -> None:
     """Warn when not one NIC of the topology is in the flows: without this, an empty report would look healthy."""
     nics = read_topology(settings.places.topology)["addr"]
+    if nics.is_empty():
+        logger.warning("%s lists no NIC: no job can be seen. Add a row for each.", settings.places.topology)
+        return
     if landed_flows.sees(warehouse, span, nics):
         return
     seen = landed_flows.addresses(warehouse, span)

@@ -246,13 +246,13 @@ def _known(paths: Iterable[str], flows: str) -> list[str]:
     named = {path: path.encode(errors="replace").decode() for path in paths}
     odd = sorted(text for path, text in named.items() if path != text)
     if odd:  # the warehouse could not hold them
-        logger.warning("%s: left out %s whose names are not UTF-8, such as %s: rename them", flows, _files(odd), odd[0])
+        _warn_once(f"{flows}: left out {_files(odd)} whose names are not UTF-8, such as {odd[0]}: rename them")
     paths = [path for path, text in named.items() if path == text]
     finished = [path for path in paths if not Path(path).name.startswith(".") and not path.endswith(UNFINISHED)]
     known = sorted(path for path in finished if _format(path))
     others = set(finished) - set(known)
     if others:
-        logger.warning("%s: left out %s of unknown format, such as %s", flows, _files(others), min(others))
+        _warn_once(f"{flows}: left out {_files(others)} of unknown format, such as {min(others)}")
     return known
 
 

@@ -91,6 +91,16 @@ def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[st
     assert "usage: llmprism" in capsys.readouterr().err
 
 
+def test_a_column_that_is_named_the_wrong_way_round_is_told_in_the_words_of_the_option(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Before, a setting columns.octets of --set was told, which nobody had given."""
+    with pytest.raises(SystemExit):
+        cli.main(["analyze", "--columns", "octets=bytes"])
+    told = capsys.readouterr().err
+    assert "argument --columns: 'octets' is no field of a flow, which are flow_start_ns, flow_end_ns" in told
+
+
 def test_help_does_not_wait_for_libraries() -> None:
     heavy = "polars duckdb numpy rich great_expectations"
     code = f"""
@@ -317,12 +327,21 @@ def test_a_truth_that_is_not_there_is_named(analyzed: str, capsys: pytest.Captur
     assert "nowhere/truth_jobs.parquet" in capsys.readouterr().err
 
 
-def test_a_topology_of_other_machines_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ("192.168.0.1,h\n", "none of the 1 NICs of topology.csv is among the"),
+        ("", "topology.csv lists no NIC: no job can be seen."),
+    ],
+)
+def test_a_topology_in_which_no_job_can_be_seen_is_noticed(
+    rows: str, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
     pl.read_parquet(CAPTURE / "flows_coarse.parquet").head(20).write_parquet("few.parquet")
-    Path("topology.csv").write_text("addr,host\n192.168.0.1,h\n", encoding="utf-8")
+    Path("topology.csv").write_text(f"addr,host\n{rows}", encoding="utf-8")
     arguments = ["--flows", "few.parquet", "--topology", "topology.csv", "--warehouse", "w.duckdb"]
     assert cli.main(["analyze", *arguments]) == 0
-    assert "none of the 1 NICs of topology.csv is among the" in caplog.text
+    assert told in caplog.text
 
 
 def test_simulate_says_what_a_scenario_may_hold(capsys: pytest.CaptureFixture[str]) -> None:

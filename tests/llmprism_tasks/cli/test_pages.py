@@ -52,7 +52,7 @@ def test_a_page_as_one_file(
     asked = [*what, the_incident(warehouse)] if what == ["--incident"] else what
     file = tmp_path / "page.html"
     assert cli.main(["report", "--html", str(file), *asked, "--warehouse", warehouse.location]) == 0
-    assert capsys.readouterr().out.startswith(f"Written: {file}, ")
+    assert capsys.readouterr().out == f"Written: {file}, {file.stat().st_size / 1e3:,.0f} kB\n"
     page = file.read_text(encoding="utf-8")
     assert words in page
     assert "http" not in re.sub(r"(?s)<script>.*?</script>", "", page).replace("http-equiv", "")

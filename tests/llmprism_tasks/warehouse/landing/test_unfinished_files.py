@@ -11,6 +11,7 @@ import pytest
 from flowfiles import LATENESS_NS, WINDOW, csv_text, flow, pack, write
 
 from llmprism_tasks.contract.errors import InputError, TransientError
+from llmprism_tasks.sources import flows as sources
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.landing import arrival, landing
@@ -177,3 +178,15 @@ def test_a_name_that_is_no_text_is_left_out_and_told(
         write(tmp_path / folder / f"{WINDOW.start:%Y%m%dT%H%M}.csv", [flow(0 if folder == "sound" else 1)])
     assert land(warehouse, tmp_path / source)["landed"] == 1
     assert "left out 1 file whose names are not UTF-8" in caplog.text
+
+
+def test_a_file_of_another_format_is_told_once_however_often_files_are_looked_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A run looks several times, and each time it was told."""
+    (tmp_path / "notes.txt").write_text("what a collector left here")
+    for _ in range(2):
+        assert sources.find(str(tmp_path), length_ns=WINDOW.length_ns) == []
+    assert [record.getMessage().partition("left out ")[2] for record in caplog.records] == [
+        f"1 file of unknown format, such as {tmp_path / 'notes.txt'}"
+    ]

@@ -210,3 +210,18 @@ def test_a_lake_keeps_replaced_files_only_for_those_who_may_still_read_them(lake
     assert everything(lake) == before
     assert orphan.exists() == bool(old_s)
     assert len(list((folder / "stored" / "flows").iterdir())) == (8 if old_s else 4)
+
+
+def test_a_table_of_a_few_rows_is_not_taken_to_fill_its_block(file: Warehouse) -> None:
+    """Else each window of a young warehouse seems to add a quarter of a megabyte to every small table."""
+    space.give_back(file)  # writes the log to the file
+    assert 0 < space.table_bytes(file)["jobs"] < 16_384
+
+
+def test_a_table_of_many_rows_takes_what_the_file_grows_by(file: Warehouse) -> None:
+    space.give_back(file)
+    size = space.warehouse_bytes(file)
+    fill(file, 16)
+    space.give_back(file)
+    grown = space.warehouse_bytes(file) - size
+    assert space.table_bytes(file)["jobs"] == pytest.approx(grown, rel=0.2)
