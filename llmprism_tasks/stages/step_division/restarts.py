@@ -20,10 +20,10 @@ from llmprism_tasks.numerics import graphs, ragged
 from llmprism_tasks.numerics.asof import AFTER_ALL
 from llmprism_tasks.numerics.robust import Flags, Integers
 from llmprism_tasks.settings import Settings, TrafficSettings
+from llmprism_tasks.stages.step_division.groups.balance import STRAY_PART
 from llmprism_tasks.stages.step_division.kernels import long_silences
 from llmprism_tasks.stages.step_division.periodicity import PairRhythms
 from llmprism_tasks.stages.step_division.stage_lines import (
-    STRAY_PART,
     ends_of_pairs,
     have_circles,
     main_pairs,

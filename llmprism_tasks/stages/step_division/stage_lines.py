@@ -12,13 +12,10 @@ import polars as pl
 
 from llmprism_tasks.numerics import graphs, ragged
 from llmprism_tasks.numerics.robust import Flags, Integers
-from llmprism_tasks.stages.step_division.groups.balance import MAIN_LINK_BYTES
+from llmprism_tasks.stages.step_division.groups.balance import MAIN_LINK_BYTES, STRAY_PART
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.both_ways import both_ways
 from llmprism_tasks.stages.traffic.clusters import addresses, numbered_ends
-
-STRAY_PART = 100
-"""Part of what NICs move that may be missing, or go one way, whatever they do: lost records, control messages."""
 
 
 def ends_of_pairs(bulk: pl.DataFrame) -> tuple[Integers, Integers, int]:

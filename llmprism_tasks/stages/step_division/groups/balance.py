@@ -27,6 +27,9 @@ MAIN_LINK_BYTES = 0.1
 """Ratio of the bytes of the largest link, or pair, around that one must move to count: what is small beside the others,
 as chatter and micro-batches beside gradients, ends and pauses when it will."""
 
+STRAY_PART = 100
+"""Part of what NICs move that may be missing, or go one way, whatever they do: lost records, control messages."""
+
 ANSWERED_BYTES = 0.2
 """Ratio of a link's bytes in all that its directions may differ by: of a copy and of a ring that goes around one way
 all is one-sided."""

@@ -13,6 +13,7 @@ from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS, NANOSECONDS_PER_
 from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.step_division.groups.balance import STRAY_PART
 from llmprism_tasks.stages.step_division.kernels.gap_segmentation import STEPS_APART
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 from llmprism_tasks.stages.step_division.periodicity import AT_LAGS, AT_TURNS, PAIR, WHOLE_PAIR, answered
@@ -57,7 +58,8 @@ def group_periods(
     rhythms = _drop_pause_periods(rhythms.filter(pl.Series(~_is_pause_period(rhythms))), settings)
     endpoints = _nic_counts(rhythms)
     rhythms = _drop_periods_of_slow_steps(rhythms, endpoints, settings)
-    first, last = pl.col("first_ns").min().over("group"), pl.col("last_ns").max().over("group")
+    rhythms = rhythms.join(_beginnings(flows, rhythms), on="group", how="left", maintain_order="left")
+    first, last = pl.col("begun_ns"), pl.col("last_ns").max().over("group")
     lasts, seen = pl.col("bursts") * pl.col("period_ns"), pl.lit(until_ns) - first
     paused = (pl.col("mean_period_ns") - pl.col("period_ns")) * pl.col("bursts")
     without_pause = paused < settings.few_quiet_ratio * pl.col("period_ns")
@@ -75,6 +77,20 @@ def group_periods(
         if not left.is_empty():
             found = pl.concat([found, _agreed_periods(flows, rhythms, left, endpoints, runs, settings, of_few=of_few)])
     return found.sort("group")
+
+
+def _beginnings(flows: pl.DataFrame, rhythms: pl.DataFrame) -> pl.DataFrame:
+    """Return when each group began to send more than stray messages: `group`, `begun_ns`. These go between hosts at any
+    time, and a job may begin long after the first of them."""
+    flows = nic_pairs.in_order(flows)
+    offsets, sent = nic_pairs.starts_of_pairs(flows), np.append(0, np.cumsum(flows["bytes"].to_numpy()))
+    before, until = sent[offsets[:-1]], sent[offsets[1:]]
+    first = np.searchsorted(sent, before + (until - before) // STRAY_PART, "right") - 1
+    begun = flows[first].select("pair", begun_ns="flow_start_ns")
+    pairs = rhythms.filter(pl.col("size_class") == WHOLE_PAIR).select("group", "pair", "bytes").join(begun, on="pair")
+    pairs = pairs.sort("group", "begun_ns")
+    moved, total = pl.col("bytes").cum_sum().over("group"), pl.col("bytes").sum().over("group")
+    return pairs.filter(moved * STRAY_PART > total).group_by("group").agg(pl.col("begun_ns").first())
 
 
 def _moves_same_bytes(settings: RhythmSettings) -> pl.Expr:

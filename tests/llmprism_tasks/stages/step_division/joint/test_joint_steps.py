@@ -246,6 +246,17 @@ def test_a_period_goes_on_for_most_of_the_time(last: float, found: float | None)
     assert period_ms(ring("ab", every(1000, count=20)), messages("c", "a", [last], MB)) == found
 
 
+@pytest.mark.parametrize("other", ["b", "c"])
+@pytest.mark.parametrize(("share", "found"), [(0.009, 1000.0), (0.011, None)])
+def test_stray_messages_before_a_job_begins_are_no_part_of_its_time(
+    other: str, share: float, found: float | None
+) -> None:
+    """Twenty steps of a second after 35 s in which a NIC sent a message alone: of its pair a hundredth, or of all."""
+    steps = ring("ab", every(1000, count=20, start=35_000))
+    moved = sum(row[-1] for row in steps if other == "c" or row[2] == "a")
+    assert period_ms(steps, messages("a", other, [0], round(share * moved / (1 - share)))) == found
+
+
 @pytest.mark.parametrize(("share", "found"), [(0.45, 1000.0), (0.55, None)])
 def test_a_period_explains_most_bytes(share: float, found: float | None) -> None:
     """Two NICs synchronise 80 MB each way in each of 20 steps; others send this share of all bytes at random."""
