@@ -119,11 +119,15 @@ def test_where_half_of_the_bytes_are_one_burst_passes_are_not_told(gradients: in
     assert (ratio(bursts, LAYERS - 2) is not None) == known
 
 
-@pytest.mark.parametrize(("explained", "ended"), [(NEARLY_ALL, True), (NEARLY_ALL - 1e-6, False)])
-def test_cuts_where_the_backward_pass_ends_make_steps(
-    explained: float, *, ended: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("explained", "clear", "ended"),
+    [(NEARLY_ALL, False, True), (NEARLY_ALL - 1e-6, False, False), (NEARLY_ALL - 1e-6, True, True)],
+)
+def test_cuts_where_the_backward_pass_ends_make_steps_unless_it_is_clear_what_steps_are(
+    explained: float, *, clear: bool, ended: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Cut at the passes that several steps of a pipeline seemed to have, most of them were like no other."""
+    """Cut at the passes that several steps of a pipeline seemed to have, most of them were like no other. So may be
+    those of clear steps, once a host has become slow."""
     cut = Fitting.cut
 
     def unlike(self: Fitting, *given: Any) -> Steps | None:
@@ -131,6 +135,7 @@ def test_cuts_where_the_backward_pass_ends_make_steps(
         return None if steps is None else steps._replace(explained=explained)
 
     monkeypatch.setattr(Fitting, "cut", unlike)
+    monkeypatch.setattr(Steps, "is_clear", lambda _: clear)
     found = selection.repeated(traffic(step(LAYERS))[0], DEFAULT, by_bytes=False, by_passes=True)
     assert found is not None
     assert found.ended == ended
