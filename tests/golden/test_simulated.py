@@ -12,6 +12,9 @@ from llmprism_tasks.simulate import write_scenario
 
 START_NS = 1_760_000_400_000_000_000
 
+DEMO_START_NS = 1_767_225_600_000_000_000
+"""2026-01-01, where `llmprism simulate` begins."""
+
 LEAST_STEPS, MEDIAN_ERROR = 0.98, 0.0005
 """Ratio of the steps that are found, and how exact the median of their durations is."""
 
@@ -54,6 +57,15 @@ def test_steps_are_found_and_durations_right(scored: Scored) -> None:
 
 def test_nothing_is_wrong_with_healthy_tenants(scored: Scored) -> None:
     assert scored.found["diagnoses"].is_empty()
+
+
+def test_the_demo_is_read_as_readme_shows(tmp_path: Path) -> None:
+    write_scenario(tmp_path, scenario="demo", minutes=10, seed=0, start_ns=DEMO_START_NS)
+    scored = scored_run(tmp_path, "flows", tmp_path / "w.duckdb", validated=False)
+    for job in scored.figures["jobs"].values():
+        assert (job["step_recall"], job["steps_extra"]) == (1.0, 0)
+    found = scored.found["diagnoses"].group_by("kind", "subject").len("windows").sort("kind")
+    assert found.rows() == [("degraded_switch", "leaf-018", 4), ("slow_compute", "node0006", 6)]
 
 
 def test_pipelines_that_end_in_order_hang_nowhere(tmp_path: Path) -> None:
