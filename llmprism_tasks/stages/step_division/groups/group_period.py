@@ -86,9 +86,9 @@ def _beginnings(flows: pl.DataFrame, rhythms: pl.DataFrame) -> pl.DataFrame:
     offsets, sent = nic_pairs.starts_of_pairs(flows), np.append(0, np.cumsum(flows["bytes"].to_numpy()))
     before, until = sent[offsets[:-1]], sent[offsets[1:]]
     first = np.searchsorted(sent, before + (until - before) // STRAY_PART, "right") - 1
-    begun = flows[first].select("pair", begun_ns="flow_start_ns")
-    pairs = rhythms.filter(pl.col("size_class") == WHOLE_PAIR).select("group", "pair", "bytes").join(begun, on="pair")
-    pairs = pairs.sort("group", "begun_ns")
+    begun = flows[first].select("pair", begun_ns="flow_start_ns", bytes=pl.Series(until - before))
+    # Of some pairs only sizes have a rhythm, and not the whole.
+    pairs = rhythms.select("group", "pair").unique().join(begun, on="pair").sort("group", "begun_ns", "pair")
     moved, total = pl.col("bytes").cum_sum().over("group"), pl.col("bytes").sum().over("group")
     return pairs.filter(moved * STRAY_PART > total).group_by("group").agg(pl.col("begun_ns").first())
 
