@@ -12,6 +12,7 @@ import polars as pl
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics import grouped_sort
+from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.own_work.announcements import MEASURED_COLUMNS, announced
 from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
@@ -101,6 +102,8 @@ class Evidence:
         member at their ends: `job_id`, `addr`, `flow_start_ns`, `bytes`
     retried : tries in vain between members, as `retries.retried` returns, with `job_id`
     announced : control messages by which members tell each other that they have come, as `announced` returns them
+    index : all flows of the partition
+    elsewhere : `flow_start_ns` of flows in other partitions of the platform; None where there is one alone
     """
 
     flows: pl.DataFrame
@@ -117,6 +120,8 @@ class Evidence:
     beside: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=FOREIGN_TRAFFIC_SCHEMA))
     retried: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=RETRIES_SCHEMA))
     announced: pl.DataFrame | None = None
+    index: TrafficIndex | None = None
+    elsewhere: pl.DataFrame | None = None
 
     def once(self, find: Finder, settings: DiagnosisSettings) -> pl.DataFrame:
         """Return what a detector finds in this evidence; computed once, also if several detectors ask."""
@@ -131,6 +136,15 @@ class Evidence:
     def of_jobs(self, jobs: pl.Series) -> pl.DataFrame:
         """Return the flows of some jobs."""
         return self.flows.filter(pl.col("job_id").is_in(jobs.unique().implode()))
+
+    def begun_by_others(self, job_id: str) -> Integers:
+        """Return when each flow of the platform that is none of a job's own began, ns, ascending: shape (flows,)."""
+        if self.index is None:
+            return np.zeros(0, np.int64)
+        own = self.flows.filter(pl.col("job_id") == job_id)["pair"].unique()
+        others = self.index.flows.filter(~pl.col("pair").is_in(own.implode()))["flow_start_ns"].to_numpy()
+        away = others[:0] if self.elsewhere is None else self.elsewhere["flow_start_ns"].to_numpy()
+        return np.sort(np.concatenate([others, away]))
 
     def heard(self, flows: pl.DataFrame) -> pl.DataFrame:
         """Return flows of some jobs with the announcements of their members, to measure own work."""
@@ -200,6 +214,8 @@ def gather(
         beside=_foreign_traffic(traffic, job_members, pairs),
         retried=_retries_of_members(traffic, job_members, window, settings.diagnosis.chance_within(window.length_ns)),
         announced=announced(job_traffic.flows, flows, settings.traffic),
+        index=traffic,
+        elsewhere=elsewhere,
     )
 
 

@@ -18,6 +18,7 @@ from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.foreign import CHATTER_BYTES, MOST_FOREIGN_PAIRS
 from llmprism_tasks.stages.liveness.next_send import moments_of_pairs, next_sends, share_of_lost
+from llmprism_tasks.stages.liveness.usual_pause import PAUSE_SHARE, is_at_usual_pause
 from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.step_division.division import Division, divide
 from llmprism_tasks.stages.step_division.periodicity import PAIR
@@ -28,8 +29,6 @@ LEAST_STEPS, LEAST_STEPS_NS = 6, 120 * NANOSECONDS_PER_SECOND
 """Steps that a job must have shown, or three steps over this time: a job's first steps are unlike the others."""
 TEMPLATE_STEPS = 8
 """Steps that show when each pair is due; over more steps a job's pace changes."""
-PAUSE_SHARE = 0.5
-"""Share of a step's longest silence from which a silence ends what follows the step before."""
 DISSIMILARITY_RATIO = 2.0
 """Factor on the difference of the most similar steps. Half of those differ by more than their median, hardly any by
 twice as much."""
@@ -115,8 +114,8 @@ def step_progress_at(
     midway &= not _is_last_answer(due, begun, steps, pairs, settings)
     midway = midway and not (_is_whole(begun, steps, settings) or _are_micro_batches(steps, pairs))
     midway = midway and has_kept_period
-    even = _is_even(due if midway else due.clear(), pairs, settings) or _is_at_usual_pause(
-        division.numbered, whole, settings
+    even = _is_even(due if midway else due.clear(), pairs, settings) or is_at_usual_pause(
+        begun, steps, settings.rhythm.same_size
     )
     last = begun.group_by(PAIR).agg(last_ns=pl.col("flow_end_ns").max())
     pairs = pairs.join(last, on=PAIR, how="left").sort(PAIR)
@@ -380,15 +379,3 @@ def _answering_pairs(begun: pl.DataFrame, steps: pl.DataFrame, settings: Setting
 def _is_even(due: pl.DataFrame, pairs: pl.DataFrame, settings: Settings) -> bool:
     share = due.join(pairs, on=PAIR).select(pl.col("sent") / pl.col("usual")).to_series()
     return bool(share.is_empty() or np.ptp(share.to_numpy()) <= settings.rhythm.same_size)
-
-
-def _is_at_usual_pause(numbered: pl.DataFrame, whole: pl.DataFrame, settings: Settings) -> bool:
-    """Return whether the unfinished step has as many bytes as most others have at about their longest pause."""
-    last = numbered.join(whole, on="step", how="anti")["bytes"].sum()
-    steps = numbered.join(whole, on="step", how="semi").sort("step", "flow_start_ns", "flow_end_ns", *PAIR)
-    gap = pl.col("flow_start_ns") - end_of_earlier("flow_end_ns").over("step")
-    before = (pl.col("bytes").cum_sum() - pl.col("bytes")).over("step")
-    longest = pl.col("gap").max().over("step")
-    paused = steps.select("step", gap=gap, before=before).filter(pl.col("gap") >= PAUSE_SHARE * longest)
-    there = paused.filter((pl.col("before") - last).abs() <= settings.rhythm.same_size * pl.col("before"))
-    return 2 * there["step"].n_unique() >= whole.height

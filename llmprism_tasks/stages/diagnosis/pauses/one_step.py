@@ -22,6 +22,7 @@ from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, a
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.network.devices import NAMED_ALONE
 from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES
+from llmprism_tasks.stages.diagnosis.pauses.collector_hole import in_hole
 from llmprism_tasks.stages.diagnosis.pauses.habit import SLOW_STORAGE_RATIO, is_habit, is_slow_to_save, pauses_of_steps
 from llmprism_tasks.stages.diagnosis.pauses.held_transfers import held_nics
 from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped_in_step
@@ -271,6 +272,9 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
     # No trouble makes half of the members send more: they work, as in an evaluation, whose forward passes go through.
     slow &= (np.abs(course.moved - 1) <= BYTES_TOLERANCE) & (course.busier < MAJORITY)
     silent = course.silent - usual_silent >= MAJORITY * steps.excess
+    if (still := slow & silent).any():
+        spans, silences = (steps.starts[still], steps.ends[still]), (course.since[still], course.longest[still])
+        slow[still] &= ~in_hole(evidence.begun_by_others(steps.job_id), spans, silences, steps.model.usual_ns)
     saving = course.written - usual_written >= CHECKPOINT_BYTES
     saves = slow & silent & saving
     rest = slow & ~saves
@@ -378,10 +382,8 @@ def _row(kind: str, steps: Steps, slow: Flags, course: Course, how: str) -> Row:
     usual_ns = steps.model.usual_ns
     lasted = " and ".join(f"{length / 1e9:.1f} s" for length in steps.lengths[slow])
     word = "One step" if excess.size == 1 else f"{excess.size} single steps"
-    at_s = (course.since[longest] - steps.starts[longest]) / 1e9
-    where = (
-        f"The longest silence, of {course.longest[longest] / 1e9:.1f} s, began {max(at_s, 0.0):.1f} s into the step."
-    )
+    at_s = max((course.since[longest] - steps.starts[longest]) / 1e9, 0.0)
+    where = f"The longest silence, of {course.longest[longest] / 1e9:.1f} s, began {at_s:.1f} s into the step."
     return {
         "job_id": steps.job_id,
         "kind": kind,

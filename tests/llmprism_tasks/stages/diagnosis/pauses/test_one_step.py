@@ -8,13 +8,14 @@ from typing import Any
 
 import polars as pl
 import pytest
-from handmade import MB, MS, WINDOW, settings
-from job_evidence import groups, history, kinds, with_flows, working
+from handmade import MB, MS, WINDOW, flows, settings
+from job_evidence import as_texts, coded, groups, history, kinds, with_flows, working
 from network_evidence import both, job, ring
 
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, PAUSES_SCHEMA, STORAGE_SCHEMA, Evidence, shares
 from llmprism_tasks.stages.diagnosis.pauses import one_step
 from llmprism_tasks.stages.liveness.quiet_times import quiet_times
+from llmprism_tasks.stages.traffic.index import TrafficIndex
 
 USUAL = 4000.0
 WELL = [USUAL, USUAL + 20, USUAL - 20] * 8
@@ -328,3 +329,20 @@ def test_a_run_of_slow_steps_is_one_of_steps_that_lost_as_much(before: float, to
     slow = range(len(WELL), len(WELL) + 3)
     rows = told(evidence([*WELL, before, 14_000, 11_500, *WELL[:5]], current=8, moving=slow))
     assert sum(row["steps"] for row in rows) == told_of
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_job_did_not_stand_still_where_the_collector_stopped(works: bool) -> None:
+    job = evidence([*WELL, 14_000, *WELL[:5]], current=6)
+    pairs = job.flows.select(pl.col("src_addr", "dst_addr").cast(pl.String)).unique().sort("src_addr")
+    numbers = pairs.with_row_index("pair").with_columns(pl.col("pair").cast(pl.Int32))
+    table = flows([(at, at + 1, "x", "y", MB) for at in range(-90_000, 40_000, 500) if works or not 500 < at < 12_500])
+    mine = job.flows.with_columns(pl.col("src_addr", "dst_addr").cast(pl.String)).join(
+        numbers, on=["src_addr", "dst_addr"], maintain_order="left"
+    )
+    every = pl.concat([table, as_texts(job.flows).select(table.columns)])
+    seen = dataclasses.replace(job, flows=coded(mine), index=TrafficIndex.of(every, settings().traffic))
+    assert seen.begun_by_others("j").tolist() == table["flow_start_ns"].to_list()
+    assert [row["kind"] for row in told(seen)] == ["cross_step"] * works
+    away = dataclasses.replace(seen, elsewhere=pl.DataFrame({"flow_start_ns": [0, 2**62]}))
+    assert away.begun_by_others("j").tolist() == [0, *table["flow_start_ns"], 2**62]
