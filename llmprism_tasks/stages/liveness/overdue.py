@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import polars as pl
 
 from llmprism_tasks.contract.windows import Window
@@ -22,6 +23,7 @@ from llmprism_tasks.stages.liveness.foreign import LONGER_BY_STEPS, foreign_pair
 from llmprism_tasks.stages.liveness.quiet_times import (
     RESTART_SHARE,
     Gap,
+    are_of_collector,
     beyond_chatter,
     long_gaps,
     restart_silence_ns,
@@ -238,13 +240,17 @@ def _has_collector_stopped(silence: Silence, strangers: pl.Series) -> bool:
     """Return whether all flows that have nothing to do with the job stopped with it: then the collector stopped.
 
     They need to have stopped within one step of the job's silence, at its beginning and at its end, because the job may
-    have nothing to send for up to a step after the others are back.
+    have nothing to send for up to a step after the others are back. If the job went on, a silence of theirs that is a
+    step shorter is enough where it is their longest.
 
     Parameters
     ----------
     strangers : start of each flow that does not touch the job's NICs, ns
     """
     since_ns, until_ns, step_ns = silence.gap.since_ns, silence.until_ns, silence.where.period_ns
+    edges = (np.array([ns]) for ns in (since_ns, until_ns))
+    if silence.over and are_of_collector(strangers.sort().to_numpy(), *edges, step_ns).any():
+        return True
     near = strangers.filter(strangers.is_between(since_ns - step_ns, until_ns, closed="left")).sort()
     if near.is_empty():
         return False

@@ -1,13 +1,21 @@
-"""Quiet times: the times in which no flow of a job was under way, and which of them are long for it."""
+"""Quiet times: the times in which no flow of a job was under way, which of them are long for it, and which of them are
+the collector's.
+
+A collector that loses all records for some seconds, as when an exporter restarts, makes jobs seem to stand still. Who
+goes on meanwhile shows that the collector works. Where all others fell silent with a job, for longer than they are
+together at any other time, the collector did.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.numerics.robust import Flags, Integers
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.foreign import BIN_NS, LONGER_BY_STEPS, is_beyond_chatter
 from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
@@ -119,3 +127,21 @@ def _busy_seconds(bulk: pl.DataFrame) -> pl.DataFrame:
         bulk["flow_start_ns"].to_numpy(), bulk["flow_end_ns"].to_numpy(), offsets, numbered["job"].to_numpy(), BIN_NS
     )
     return jobs[job].with_columns(first_ns=pl.Series(first), last_ns=pl.Series(last))
+
+
+def are_of_collector(others_ns: Integers, since_ns: Integers, until_ns: Integers, usual_ns: float) -> Flags:
+    """Return which silences of a job the collector made: all others fell silent in it, for longer than ever beside.
+
+    Parameters
+    ----------
+    others_ns : shape (flows,), when each flow that is none of the job's began, ascending
+    since_ns, until_ns : shape (silences,), start and end of every long silence of the job
+    usual_ns : usual length of the job's step: others may stop up to one before or after the job, and be back up to one
+        before it
+    """
+    begins, backs = others_ns[:-1], others_ns[1:]
+    since, until = since_ns[:, np.newaxis], until_ns[:, np.newaxis]
+    meets = (begins < until) & (backs > since)
+    longest_beside = (backs - begins)[~meets.any(axis=0)].max(initial=0)
+    covers = (np.abs(begins - since) <= usual_ns) & (backs >= until - usual_ns)
+    return np.asarray((meets & covers & (backs - begins > longest_beside)).any(axis=1))

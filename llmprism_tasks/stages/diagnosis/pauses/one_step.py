@@ -22,13 +22,13 @@ from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, a
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.network.devices import NAMED_ALONE
 from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES
-from llmprism_tasks.stages.diagnosis.pauses.collector_hole import in_hole
 from llmprism_tasks.stages.diagnosis.pauses.habit import SLOW_STORAGE_RATIO, is_habit, is_slow_to_save, pauses_of_steps
 from llmprism_tasks.stages.diagnosis.pauses.held_transfers import held_nics
 from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped_in_step
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.diagnosis.step_times.duration_model import WORTH_A_ROW, DurationModel
 from llmprism_tasks.stages.diagnosis.step_times.longer_throughout import longer_throughout
+from llmprism_tasks.stages.liveness.quiet_times import are_of_collector
 from llmprism_tasks.stages.traffic import nic_pairs
 
 Row = dict[str, Any]
@@ -273,8 +273,9 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
     slow &= (np.abs(course.moved - 1) <= BYTES_TOLERANCE) & (course.busier < MAJORITY)
     silent = course.silent - usual_silent >= MAJORITY * steps.excess
     if (still := slow & silent).any():
-        spans, silences = (steps.starts[still], steps.ends[still]), (course.since[still], course.longest[still])
-        slow[still] &= ~in_hole(evidence.begun_by_others(steps.job_id), spans, silences, steps.model.usual_ns)
+        since, until = course.since[still], course.since[still] + course.longest[still]
+        others = evidence.begun_by_others(steps.job_id)
+        slow[still] &= ~are_of_collector(others, since, until, steps.model.usual_ns)
     saving = course.written - usual_written >= CHECKPOINT_BYTES
     saves = slow & silent & saving
     rest = slow & ~saves

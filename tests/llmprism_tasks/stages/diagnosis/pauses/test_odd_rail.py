@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 import pytest
 
-from llmprism_tasks.stages.liveness.odd_rail import odd_nic
+from llmprism_tasks.stages.diagnosis.pauses.odd_rail import odd_nic
 
 MB = 1_000_000
 
