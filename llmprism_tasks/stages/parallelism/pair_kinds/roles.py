@@ -213,10 +213,8 @@ def _choices(job: Job) -> list[tuple[Integers, list[tuple[float, Labels]]]]:
         of_role = np.flatnonzero(job.role == role)
         evidence, voted = job.evidence[of_role], job.voted[of_role]
         each = np.arange(of_role.size)
-        # Stages answer each other, whether their micro-batches were seen to take turns or not; so does who exchanges,
-        # but where gradients share the pair that comes back with tokens it has another role.
-        answered = [PP] if np.isin(job.back[of_role], job.link[of_role]).all() else []
-        answered += [EP] if np.isin(job.back[of_role], job.link).all() else []
+        # Stages answer each other, whether their micro-batches were seen to take turns or not; so does who exchanges.
+        answered = [PP, EP] if np.isin(job.back[of_role], job.link[of_role]).all() else []
         gathered = [DP] if job.gathers[of_role].all() else []
         around = [DP] if _closed(job, of_role).any() else []
         kinds = np.unique(np.r_[voted, evidence.argmax(axis=1), OTHER, answered, gathered, around].astype(np.int64))

@@ -138,8 +138,8 @@ def test_layers_are_no_steps_though_small_segments_lie_between_those(
     assert not leaves_out(step, [layers, step], traffic)
     fitting = Fitting(traffic, Silences(*np.zeros((2, 0), np.int64)), 0.1)
     clear = [layers._replace(clarity=CLEAR_SIGMAS), step]
-    known = {"by_passes": False, "by_pauses": False, "turn_ns": np.nan}
-    assert (selection._choose_clear_template(clear, fitting, **known) is None) is out
+    chosen = selection._choose_clear_template(clear, fitting, by_passes=False, by_pauses=False, turn_ns=np.nan)
+    assert (chosen is None) is out
 
 
 def test_steps_of_which_some_are_lost_are_not_parts_of_several() -> None:
