@@ -84,13 +84,6 @@ class ParallelismSettings:
         high=1,
         reason="variation of a pair's bytes per step: routed expert messages vary by a percent, gradients do not",
     )
-    expert_records: int = number(
-        8,
-        unit="records per step",
-        low=1,
-        high=1000,
-        reason="two expert calls per layer, forward and backward, in at least four layers",
-    )
     expert_sizes: float = number(
         0.5,
         unit="ratio of the records",

@@ -34,7 +34,8 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     -------
     `pair`, and as ratios of its steps: `pipeline` (a stream repeats through the step and is answered later), `together`
     (a stream begins and ends with the one that comes back), `expert`
-    (goes on through the step in sizes that never repeat), `filling` (goes on through the step in sizes that do);
+    (comes more than once, in sizes that never repeat, and other bytes in each step), `filling` (goes on through the
+    step in sizes that do);
     `distinct_sizes` (most frequent count), `bytes_per_step`, `common_size` (bytes, of the size that carries most; NULL
     where none recurs), of those in one burst `burst_size`; `presence`
     (ratio of the job's steps); `alike` (whether it moves about as many bytes in each step); `steady` (whether it, or
@@ -89,12 +90,12 @@ def _votes_by_step(steps: pl.DataFrame, piped: pl.DataFrame, settings: Settings)
     starts = ragged.bounds(*(steps[key].to_numpy() for key in STREAM))
     told = steps.select(STREAM)[starts[:-1]].join(piped, on=STREAM, how="left", maintain_order="left")["pipeline"]
     other = np.repeat(told.is_null().to_numpy(), np.diff(starts))
-    fills = steps["spread"].to_numpy() >= settings.parallelism.filling_spread
-    expert = (
-        pl.Series((other & fills)[: whole.height])
-        & (whole["records"] >= settings.parallelism.expert_records)
-        & (whole["fresh"] >= settings.parallelism.expert_sizes)
-    )
+    spread = steps["spread"].to_numpy()
+    fills = spread >= settings.parallelism.filling_spread
+    # A model may have few layers with experts, and those not at its ends: how often and how long they are called in a
+    # step says nothing. That it is no single burst is enough, for no gradients have other sizes and bytes each time.
+    not_at_once = other & (spread >= settings.parallelism.pipeline_spread)
+    expert = pl.Series(not_at_once[: whole.height]) & (whole["fresh"] >= settings.parallelism.expert_sizes)
     goes_on, in_burst = ((other & how)[whole.height :] for how in (fills, ~fills))
     within, share, size = (steps[name].to_numpy()[whole.height :] for name in ("within", "share", "size"))
     ranks = ranked_shares.ranked(within, whole.height, share)

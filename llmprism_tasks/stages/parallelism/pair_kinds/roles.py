@@ -66,6 +66,7 @@ class Job(NamedTuple):
     voted : what each pair is by itself
     fills : whether what recurs in each goes on through the step
     gathers : whether each may gather parameters: it fills the step, both ways at the same time
+    bytes_ : of each in a step
     role : which role each plays
     host, rail : of NICs; a rail is a NIC's place in its host
     """
@@ -78,6 +79,7 @@ class Job(NamedTuple):
     voted: Labels
     fills: npt.NDArray[np.bool_]
     gathers: npt.NDArray[np.bool_]
+    bytes_: Floats
     role: Integers
     host: Integers
     rail: Integers
@@ -134,7 +136,7 @@ def _kinds_of_job(rows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     fills, gathers = (some.to_numpy() >= MAJORITY for some in (rows["filling"], rows["filling"] * rows["together"]))
     evidence = _kind_log_likelihoods(rows, voted)
     label, sure = _likeliest_labels(
-        Job(src, dst, link, back, evidence, voted, fills, gathers, _role_numbers(bytes_), host, rail)
+        Job(src, dst, link, back, evidence, voted, fills, gathers, bytes_, _role_numbers(bytes_), host, rail)
     )
     return rows.select("pair").with_columns(likeliest=pl.Series(np.array(KINDS)[label]), posterior=pl.Series(sure))
 
@@ -293,7 +295,7 @@ def misfits(job: Job, label: Labels) -> dict[str, int]:
     of_roles = (np.flatnonzero(is_[PP] & (job.role == role)) for role in np.unique(job.role[is_[PP]]))
     found["closed"] = sum(int(_closed(job, some).sum()) for some in of_roles)
     found["unanswered"] = int((is_[PP] & ~np.isin(job.back, job.link[is_[PP]])).sum())
-    found["apart"] = _count_missing_pairs(job, is_[EP], is_[EP] | is_[DP])
+    found["apart"] = _count_missing_pairs(job, is_[EP], is_[DP])
     found["crowded"] = _count_excess_peers(job, is_[CP], RING_PEERS) + _count_excess_peers(job, is_[DP], TREE_PEERS)
     ring = connected_components(job.src[is_[DP]], job.dst[is_[DP]], n)
     # Blocks may share the hops of a ring of gradients that they are part of, and gradients those of tokens and blocks.
@@ -363,8 +365,12 @@ def _has_rail_crossing(job: Job, exchange: npt.NDArray[np.bool_]) -> bool:
     return bool((job.rail[job.src] != job.rail[job.dst])[exchange].any())
 
 
-def _count_missing_pairs(job: Job, exchange: npt.NDArray[np.bool_], present: npt.NDArray[np.bool_]) -> int:
-    """Count the pairs between hosts that an exchange of all with all would have, and which are not there."""
+def _count_missing_pairs(job: Job, exchange: npt.NDArray[np.bool_], gradients: npt.NDArray[np.bool_]) -> int:
+    """Count the pairs between hosts that an exchange of all with all would have, and which are not there.
+
+    Gradients may share a pair with tokens. It carries more than tokens alone then, so one that carries less than all
+    pairs of the exchange is none of it.
+    """
     if not exchange.any():
         return 0
     group = connected_components(job.src[exchange], job.dst[exchange], job.host.size)
@@ -377,6 +383,8 @@ def _count_missing_pairs(job: Job, exchange: npt.NDArray[np.bool_], present: npt
     expected = int((size * size).sum() - (at_host * at_host).sum())
     within = np.full(job.host.size, -1)
     within[members] = place
-    met = present & (within[job.src] >= 0) & (within[job.src] == within[job.dst])
-    met &= job.host[job.src] != job.host[job.dst]
+    least = np.full(size.size, np.inf)
+    np.minimum.at(least, within[job.src[exchange]], job.bytes_[exchange])
+    met = (within[job.src] >= 0) & (within[job.src] == within[job.dst]) & (job.host[job.src] != job.host[job.dst])
+    met &= exchange | (gradients & (job.bytes_ >= least[within[job.src]]))
     return max(0, expected - int(met.sum()))

@@ -284,15 +284,14 @@ def experts(count: int, spread: float, *, fresh: float = 1.0, links: Iterable[st
     ("count", "spread", "fresh", "expected"),
     [
         (12, 0.6, 1.0, "ep"),
-        (8, 0.6, 1.0, "ep"),
-        (7, 0.6, 1.0, "other"),
-        (12, 0.51, 1.0, "ep"),
-        (12, 0.49, 1.0, "other"),
+        (3, 0.6, 1.0, "ep"),
+        (12, 0.26, 1.0, "ep"),
+        (12, 0.24, 1.0, "other"),
         (12, 0.6, 0.5, "ep"),
     ],
-    ids=["plain", "just enough", "too few records", "long enough", "too short", "half of the sizes repeat"],
+    ids=["plain", "few records", "long enough", "at once", "half of the sizes repeat"],
 )
-def test_experts_are_called_throughout_with_sizes_that_never_repeat(
+def test_experts_are_called_more_than_once_with_sizes_that_never_repeat(
     count: int, spread: float, fresh: float, expected: str
 ) -> None:
     assert kind(experts(count, spread, fresh=fresh), gradients=AROUND) == expected
@@ -305,7 +304,7 @@ def test_a_schedule_that_repeats_its_sizes_is_no_expert() -> None:
     assert kind(rows, gradients=AROUND, expert_sizes=0.4) == "ep"
 
 
-@pytest.mark.parametrize(("name", "value"), [("expert_records", 13), ("filling_spread", 0.7)])
+@pytest.mark.parametrize(("name", "value"), [("expert_sizes", 1.1), ("pipeline_spread", 0.7)])
 def test_what_an_expert_is_can_be_set(name: str, value: float) -> None:
     assert kind(experts(12, 0.6), gradients=AROUND) == "ep"
     assert kind(experts(12, 0.6), gradients=AROUND, **{name: value}) == "other"

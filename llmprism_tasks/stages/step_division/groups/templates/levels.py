@@ -170,6 +170,16 @@ def has_more(larger: Steps, smaller: Steps, traffic: Traffic) -> bool:
     return bool((share[larger.whole] < EXPLAINED_BYTES).mean() >= NEARLY_ALL)
 
 
+def leaves_out(one: Steps, fitted: list[Steps], traffic: Traffic) -> bool:
+    """Say whether a larger template has something that this one leaves out.
+
+    It has to explain most of what is sent. How many segments are like it does not count: steps may have long silences
+    on both sides of something small, and leave as many small segments between them.
+    """
+    explaining = (other for other in fitted if other.explained >= NEARLY_ALL)
+    return any(other.template.sum() > one.template.sum() and has_more(other, one, traffic) for other in explaining)
+
+
 def takes_part(segments: Floats) -> Flags:
     """Say which pairs move in most segments about what they typically do: shape (segments, pairs) -> (pairs,)."""
     typical = np.median(segments, axis=0)

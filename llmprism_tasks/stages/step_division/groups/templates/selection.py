@@ -46,6 +46,7 @@ from llmprism_tasks.stages.step_division.groups.templates.levels import (
     is_between_longer,
     is_scatter_and_gather,
     is_several,
+    leaves_out,
     takes_part,
     times_of,
 )
@@ -157,7 +158,7 @@ def _find_steps(
     tried = [fitting.fit(template, SILENCES_PER_STEP) for template in fitting.proposed()]
     fitted = [one for one in tried if one is not None and has_same_pairs(one, traffic)]
     likely = [one for one in fitted if one.is_likely()]
-    best = _choose_clear_template(likely, fitting, by_passes=by_passes, by_pauses=by_pauses, turn_ns=turn_ns)
+    best = _choose_clear_template(fitted, fitting, by_passes=by_passes, by_pauses=by_pauses, turn_ns=turn_ns)
     cycled = None
     if by_passes:
         cycled = _steps_by_silence_clock(likely, fitting)
@@ -311,7 +312,7 @@ def _end_of_backward(ends: Integers, fitting: Fitting, parts: int = 1) -> passes
 
 
 def _choose_clear_template(
-    tried: list[Steps], fitting: Fitting, *, by_passes: bool, by_pauses: bool, turn_ns: float
+    fitted: list[Steps], fitting: Fitting, *, by_passes: bool, by_pauses: bool, turn_ns: float
 ) -> Steps | None:
     """Return what the smallest clear template makes of a group that is no part of a larger one; None without any.
 
@@ -322,15 +323,15 @@ def _choose_clear_template(
     single pairs have to say that these are several of their steps. In a ring alone they may be buckets of gradients,
     with the forward pass after several of them (`_steps_of_buckets`).
     """
-    tried = sorted(tried, key=lambda one: one.template.sum())
+    tried = sorted((one for one in fitted if one.is_likely()), key=lambda one: one.template.sum())
     single = max((one.explained for one in tried if np.isnan(one.clarity)), default=0.0)
     more = single * (1 + SAME_TEMPLATE)
     known = [
         one
-        for place, one in enumerate(tried)
+        for one in tried
         if one.clarity >= 0
         and (one.explained > more or _has_passes_of_one(one, tried, fitting))
-        and not any(has_more(larger, one, fitting.traffic) for larger in tried[place + 1 :])
+        and not leaves_out(one, fitted, fitting.traffic)
     ]
     clear = next((one for one in known if one.clarity >= CLEAR_SIGMAS and one.explained > more), None)
     paused = _steps_between_pauses(clear, fitting, turn_ns) if clear is not None and by_pauses else None

@@ -95,6 +95,15 @@ def test_who_exchanges_tokens_is_answered_as_stages_are(told: set[str], *, answe
     assert {seen[link] for link in links} == told
 
 
+@pytest.mark.parametrize(("mb", "told"), [(0.7, "ep"), (15.0, "dp")])
+def test_gradients_that_share_a_pair_with_tokens_carry_more_than_tokens_alone(mb: float, told: str) -> None:
+    """Six NICs exchange tokens, those around two rings for certain, the others in nearly half of their steps."""
+    ring = both_ways(*around("abcdef"))
+    links = [link for link in all_with_all("abcdef") if link not in ring]
+    seen = kinds(seeming(ring, "ep", 13), seeming(links, "dp", mb, expert=0.45))
+    assert {seen[link] for link in links} == {told}
+
+
 @pytest.mark.parametrize(("links", "told"), [(LINKS, "pp"), (LINKS[::2], "other")])
 def test_what_links_the_rings_of_gradients_both_ways_is_a_pipeline(links: list[str], told: str) -> None:
     """Context is shared within a gradient group: there are two, so this is no ring of context."""
@@ -157,7 +166,8 @@ def test_that_links_of_two_kinds_carry_as_much_is_seldom_chance(odd: int, told: 
     evidence[:4, roles.PP] = evidence[4:, roles.DP] = np.log(0.6)
     job = roles.Job(
         *(src, dst, host[src] * 4 + host[dst], host[dst] * 4 + host[src], evidence, voted),
-        *(np.zeros(6, np.bool_), np.zeros(6, np.bool_), np.zeros(6, np.int64), host, np.array([0, 1, 0, 0, 0, 1])),
+        *(np.zeros(6, np.bool_), np.zeros(6, np.bool_), np.ones(6), np.zeros(6, np.int64)),
+        *(host, np.array([0, 1, 0, 0, 0, 1])),
     )
     ((_, options),) = roles._choices(job)
     by_hosts = [roles.PP] * 4 + [roles.DP] * 2

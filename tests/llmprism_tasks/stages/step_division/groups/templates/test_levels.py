@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from llmprism_tasks.stages.step_division.groups.pooled_traffic import Traffic
+from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
+from llmprism_tasks.stages.step_division.groups.templates import selection
+from llmprism_tasks.stages.step_division.groups.templates.fit import Fitting
 from llmprism_tasks.stages.step_division.groups.templates.levels import (
     CLEAR_SIGMAS,
     CLOCKED_CLEAR_SIGMAS,
     EXPLAINED_BYTES,
+    NEARLY_ALL,
     SAME_TEMPLATE,
     Steps,
     has_more,
@@ -17,6 +20,7 @@ from llmprism_tasks.stages.step_division.groups.templates.levels import (
     is_between_longer,
     is_scatter_and_gather,
     is_several,
+    leaves_out,
     times_of,
 )
 
@@ -108,6 +112,34 @@ def test_layers_leave_out_what_comes_once_in_a_step(once: float, more: bool) -> 
     whole = cut([each * (step + 1) - 1 for step in range(STEP_COUNT)], [True] * STEP_COUNT)
     assert has_more(whole, layers, bursts([0] * len(sizes), sizes)) is more
     assert is_several(whole, layers, bursts([0] * len(sizes), sizes)) is not more
+
+
+@pytest.mark.parametrize(
+    ("explained", "gradients", "out"),
+    [
+        (NEARLY_ALL, UNIT, True),
+        (NEARLY_ALL - A_BIT, UNIT, False),
+        (NEARLY_ALL, 1, False),
+    ],
+    ids=["most", "less", "nothing more"],
+)
+def test_layers_are_no_steps_though_small_segments_lie_between_those(
+    explained: float, gradients: int, *, out: bool
+) -> None:
+    """After the gradients of a step there is a long silence, something small, and another long silence."""
+    count = 2 * LAYERS
+    each, sizes = count + 2, [*[UNIT] * count, gradients, 1] * STEP_COUNT
+    layers = cut(list(range(each * STEP_COUNT)), [*[True] * count, False, False] * STEP_COUNT)
+    ends = [each * (step + 1) - last for step in range(STEP_COUNT) for last in (2, 1)]
+    step = cut(ends, [True, False] * STEP_COUNT)._replace(explained=explained)
+    traffic = bursts([0] * len(sizes), sizes)
+    assert not step.is_likely()
+    assert leaves_out(layers, [layers, step], traffic) is out
+    assert not leaves_out(step, [layers, step], traffic)
+    fitting = Fitting(traffic, Silences(*np.zeros((2, 0), np.int64)), 0.1)
+    clear = [layers._replace(clarity=CLEAR_SIGMAS), step]
+    chosen = selection._choose_clear_template(clear, fitting, by_passes=False, by_pauses=False, turn_ns=np.nan)
+    assert (chosen is None) is out
 
 
 def test_steps_of_which_some_are_lost_are_not_parts_of_several() -> None:
