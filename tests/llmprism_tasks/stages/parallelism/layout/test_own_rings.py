@@ -84,9 +84,13 @@ def test_a_ring_may_have_several_rails(ring_of: tuple[int, ...], in_step: int, f
     assert rings(15, ring_ms=90, ring_of=ring_of, in_step=in_step) == found
 
 
-@pytest.mark.parametrize(("steps", "found"), [(3, 1), (4, 2)])
-def test_a_few_steps_say_nothing(steps: int, found: int) -> None:
+@pytest.mark.parametrize(("steps", "found"), [(3, 1), (4, None), (19, None), (20, 2)])
+def test_where_steps_are_few_nobody_knows(steps: int, found: int | None) -> None:
     assert rings(1, ring_ms=60, steps=steps) == found
+
+
+def test_a_few_steps_in_which_all_are_alike_contradict_nobody() -> None:
+    assert rings(15, ring_of=(0, 1, 2, 3), steps=8) == 1
 
 
 @pytest.mark.parametrize(
