@@ -13,16 +13,20 @@ import polars as pl
 from llmprism_tasks.numerics.robust import sigma
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.layout import rails
-from llmprism_tasks.stages.parallelism.layout.lock_step import LEAST_STEPS, LIKE_OTHER_HOSTS, LOCK_STEP_MS
+from llmprism_tasks.stages.parallelism.layout.lock_step import LEAST_STEPS, LOCK_STEP_MS
 
 MOMENTS = ("first_ns", "last_ns")
 """What is compared: a ring may hold its members back before it begins, or only until it ends."""
 
 RAILS = ("rank", "other_rank")
 
-SURE_STEPS = 20
-"""Steps from which it is told how many rings there are. Of 100 drawn jobs with one ring in two hosts of two GPUs, 33
-seem to have two rings over four steps, 7 over ten and none over twenty."""
+UNLIKE = 1.5
+"""Factor by which those that share neither host nor ring vary more, at least, however many steps there are."""
+
+CHANCE = 5.0
+"""By how much a ratio of deviations may be above one by chance, times the root of the steps: over ten steps a deviation
+is off by a third. Of 100 drawn jobs of one ring in two or three hosts of two GPUs, five seem to have two over four
+steps, one at most from ten on."""
 
 
 def peers_by_rings(
@@ -30,8 +34,8 @@ def peers_by_rings(
 ) -> pl.DataFrame:
     """Return `peers` with as many in a host as it has rings, of jobs that seem to have fewer: `job_id`, `peers`.
 
-    NULL where rings are not alike, for nobody knows who belongs to which, and where steps are few. Jobs with context or
-    experts are left as they are, and those whose pipelines go from rail to rail, for their rails may be stages.
+    NULL where rings are not alike, for nobody knows who belongs to which. Jobs with context or experts are left as they
+    are, and those whose pipelines go from rail to rail, for their rails may be stages.
 
     Parameters
     ----------
@@ -52,23 +56,19 @@ def peers_by_rings(
     other = (
         asked.join(rings, on="job_id")
         .filter(pl.col("seen") == pl.col("rails"), (pl.col("rings") > pl.col("peers")).fill_null(value=True))
-        .select("job_id", peers=pl.when(pl.col("steps") >= SURE_STEPS).then("rings"))
+        .select("job_id", peers="rings")
     )
     return peers.update(other, on="job_id", include_nulls=True)
 
 
 def _rings_of_hosts(sent: pl.DataFrame, reducing: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
-    """Return `job_id`, `rings` (in each host; NULL where they have not as many rails each), `seen` (rails), `steps`."""
+    """Return `job_id`, `rings` (in each host; NULL where they have not as many rails each), `seen` (rails)."""
     apart = _rail_deviations(sent, reducing, nics)
     alike = apart.filter(pl.col("alike")).select("job_id", src_addr="rank", dst_addr="other_rank")
     each = pl.concat([apart.select("job_id", src_addr=end, dst_addr=end) for end in RAILS]).unique()
     rings = pair_graph.components(pl.concat([alike, each])).group_by("job_id", "component").len("of_ring")
     even = pl.col("of_ring").n_unique() == 1
-    return (
-        rings.group_by("job_id")
-        .agg(rings=pl.when(even).then(pl.len()).cast(pl.Int64), seen=pl.col("of_ring").sum())
-        .join(apart.group_by("job_id").agg(pl.col("steps").min()), on="job_id")
-    )
+    return rings.group_by("job_id").agg(rings=pl.when(even).then(pl.len()).cast(pl.Int64), seen=pl.col("of_ring").sum())
 
 
 def _rail_deviations(sent: pl.DataFrame, reducing: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
@@ -94,14 +94,13 @@ def _rail_deviations(sent: pl.DataFrame, reducing: pl.DataFrame, nics: pl.DataFr
     same = between.filter(pl.col("rank") == pl.col("other_rank")).group_by("job_id").agg(pl.col(MOMENTS).median())
     strangers = between.filter(pl.col("rank") < pl.col("other_rank"))
     compared = strangers.join(within, on=["job_id", *RAILS], suffix="_within").join(same, on="job_id", suffix="_same")
+    more = pl.max_horizontal(pl.lit(UNLIKE), 1 + CHANCE / pl.col("steps").sqrt())
     unlike = (
-        pl.max_horizontal(
-            LIKE_OTHER_HOSTS * pl.min_horizontal(f"{name}_within", f"{name}_same"), pl.lit(LOCK_STEP_MS * 1e6)
-        )
+        pl.max_horizontal(more * pl.min_horizontal(f"{name}_within", f"{name}_same"), pl.lit(LOCK_STEP_MS * 1e6))
         < pl.col(name)
         for name in MOMENTS
     )
-    return compared.select("job_id", *RAILS, "steps", alike=~pl.any_horizontal(unlike))
+    return compared.select("job_id", *RAILS, alike=~pl.any_horizontal(unlike))
 
 
 def _deviations(both: pl.DataFrame) -> pl.DataFrame:

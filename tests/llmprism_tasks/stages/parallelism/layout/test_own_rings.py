@@ -84,13 +84,9 @@ def test_a_ring_may_have_several_rails(ring_of: tuple[int, ...], in_step: int, f
     assert rings(15, ring_ms=90, ring_of=ring_of, in_step=in_step) == found
 
 
-@pytest.mark.parametrize(("steps", "found"), [(3, 1), (4, None), (19, None), (20, 2)])
-def test_where_steps_are_few_nobody_knows(steps: int, found: int | None) -> None:
-    assert rings(1, ring_ms=60, steps=steps) == found
-
-
-def test_a_few_steps_in_which_all_are_alike_contradict_nobody() -> None:
-    assert rings(15, ring_of=(0, 1, 2, 3), steps=8) == 1
+@pytest.mark.parametrize(("ring_ms", "steps", "found"), [(60, 3, 1), (60, 4, 2), (30, 8, 1), (30, 200, 2)])
+def test_the_fewer_steps_the_further_apart_rings_must_be(ring_ms: float, steps: int, found: int) -> None:
+    assert rings(1 if ring_ms > 30 else 15, ring_ms=ring_ms, steps=steps) == found
 
 
 @pytest.mark.parametrize(
