@@ -6,7 +6,7 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import EVEN_ODDS, MAJORITY
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.parallelism.layout import degrees, job_profile, lock_step
+from llmprism_tasks.stages.parallelism.layout import degrees, job_profile, lock_step, own_rings
 from llmprism_tasks.stages.parallelism.layout.dp_groups import NIC, Rings, rings
 from llmprism_tasks.stages.parallelism.layout.job_profile import JOB_PAIR
 from llmprism_tasks.stages.parallelism.layout.stage_order import pp_stages
@@ -86,7 +86,9 @@ def _layout_from_steps(
     by_step = job_profile.by_step(nic_pairs.step_by_step(flows))
     piped = nic_pairs.flows_of_pairs(flows.drop("flow_end_ns"), kinds.filter(pl.col("kind") == "pp").select("pair"))
     told, periods = undisturbed(division)
-    laid, seen = degrees.likeliest(kinds, job_members, topology, lock_step.peers(by_step, kinds, job_members))
+    in_step = lock_step.peers(by_step, kinds, job_members)
+    peers = own_rings.peers_by_rings(in_step, by_step, kinds, job_members, topology)
+    laid, seen = degrees.likeliest(kinds, job_members, topology, peers)
     sharded = job_profile.sharded(in_these(by_step, told, kinds), kinds, periods, laid, settings.parallelism)
     measured = [
         job_profile.durations(division.job_steps),

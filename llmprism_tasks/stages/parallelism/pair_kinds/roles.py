@@ -294,6 +294,8 @@ def misfits(job: Job, label: Labels) -> dict[str, int]:
     found = {"within": int((is_[PP] & same).sum())}
     of_roles = (np.flatnonzero(is_[PP] & (job.role == role)) for role in np.unique(job.role[is_[PP]]))
     found["closed"] = sum(int(_closed(job, some).sum()) for some in of_roles)
+    of_rings = (np.flatnonzero(is_[DP] & (job.role == role)) for role in np.unique(job.role[is_[DP]]))
+    found["ends"] = sum(_count_ends_of_lines(job, some) for some in of_rings)
     found["unanswered"] = int((is_[PP] & ~np.isin(job.back, job.link[is_[PP]])).sum())
     found["apart"] = _count_missing_pairs(job, is_[EP], is_[DP])
     found["crowded"] = _count_excess_peers(job, is_[CP], RING_PEERS) + _count_excess_peers(job, is_[DP], TREE_PEERS)
@@ -325,6 +327,16 @@ def _closed(job: Job, pairs: Integers) -> npt.NDArray[np.bool_]:
     with_ends = np.zeros(nics, bool)
     with_ends[part[(peers > 0) & (peers != RING_PEERS)]] = True
     return ~with_ends[part[src]]
+
+
+def _count_ends_of_lines(job: Job, some: Integers) -> int:
+    """Count NICs that share gradients of one role with one other NIC alone, which does so with more: of a ring all have
+    two neighbours, and who is a leaf of one binary tree is none of the other. Stages are a line with such ends."""
+    src, dst, nics = job.src[some], job.dst[some], job.host.size
+    there, back = src * nics + dst, dst * nics + src
+    peers = np.bincount(np.union1d(there, back) // nics, minlength=nics)
+    end, onward = np.divmod(np.intersect1d(there, back), nics)
+    return int(((peers[end] == 1) & (peers[onward] > 1)).sum())
 
 
 def _count_uneven_nics(job: Job, group: Integers, reducing: npt.NDArray[np.bool_]) -> int:

@@ -133,6 +133,19 @@ def test_what_leads_all_around_with_as_many_bytes_is_no_pipeline(closing: float,
     assert set(kinds(seem).values()) == {told}
 
 
+@pytest.mark.parametrize(("closing", "told"), [([], "pp"), (["ac"], "dp")])
+def test_gradients_go_round_and_do_not_end_where_they_came_from(closing: list[str], told: str) -> None:
+    """Two links of an interleaved pipeline seem to reduce gradients; three would be a ring both ways."""
+    hosts = {nic: f"host-{nic}" for nic in "abcd"}
+    seem = [
+        *seeming(both_ways("ab", "bc", *closing), "dp", 2, filling=0.2),
+        *seeming(both_ways("cd"), "pp", 2),
+        *seeming(both_ways("da"), "pp", 1),
+    ]
+    seen = kinds(seem, hosts=hosts)
+    assert {seen[link] for link in both_ways("ab", "bc", *closing)} == {told}
+
+
 @pytest.mark.parametrize(("misread", "told"), [(3, {"ep"}), (9, {"pp"})])
 def test_between_two_hosts_all_pairs_that_carry_as_much_are_of_one_kind(misread: int, told: set[str]) -> None:
     """Tokens and activations of two stages are as many bytes by chance: each stage is two hosts of two NICs, which send
