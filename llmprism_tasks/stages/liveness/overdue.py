@@ -248,8 +248,8 @@ def _has_collector_stopped(silence: Silence, strangers: pl.Series) -> bool:
     strangers : start of each flow that does not touch the job's NICs, ns
     """
     since_ns, until_ns, step_ns = silence.gap.since_ns, silence.until_ns, silence.where.period_ns
-    edges = (np.array([ns]) for ns in (since_ns, until_ns))
-    if silence.over and are_of_collector(strangers.sort().to_numpy(), *edges, step_ns).any():
+    since, until = (np.array([ns]) for ns in (since_ns, until_ns))
+    if silence.over and are_of_collector(strangers.sort().to_numpy(), since, until, step_ns).any():
         return True
     near = strangers.filter(strangers.is_between(since_ns - step_ns, until_ns, closed="left")).sort()
     if near.is_empty():
