@@ -66,7 +66,7 @@ class Job(NamedTuple):
     voted : what each pair is by itself
     fills : whether what recurs in each goes on through the step
     gathers : whether each may gather parameters: it fills the step, both ways at the same time
-    bytes_ : of each in a step
+    bytes_ : what each moves in a step
     role : which role each plays
     host, rail : of NICs; a rail is a NIC's place in its host
     """

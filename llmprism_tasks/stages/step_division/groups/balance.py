@@ -28,8 +28,8 @@ MAIN_LINK_BYTES = 0.1
 as chatter and micro-batches beside gradients, ends and pauses when it will."""
 
 STRAY_PART = 100
-"""Part of what NICs move that may be missing, or go one way, whatever they do, or come before
-they begin: lost records, control messages."""
+"""Part of what NICs move that may be missing, go one way, or come before they begin, whatever they do: lost records,
+control messages."""
 
 ANSWERED_BYTES = 0.2
 """Ratio of a link's bytes in all that its directions may differ by: of a copy and of a ring that goes around one way
