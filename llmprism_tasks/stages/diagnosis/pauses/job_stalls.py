@@ -10,15 +10,16 @@ from typing import Any
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import MAJORITY, relative_sigma
+from llmprism_tasks.numerics import binomial
+from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import length_ns
 from llmprism_tasks.stages.diagnosis.compute.slow_compute import slow_nics
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses import checkpoints, stalls
+from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.diagnosis.step_times.longer_throughout import longer_throughout
-from llmprism_tasks.stages.diagnosis.step_times.work_spread import OUTLYING_SIGMAS
 from llmprism_tasks.stages.diagnosis.step_times.workload import are_heavier
 from llmprism_tasks.stages.traffic import nic_pairs
 
@@ -74,16 +75,18 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
 def _mark_stalled_steps(steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame | None:
     """Return a job's steps with `longer` (ns), `late_ns`, and whether they are `long` and `still`; None if none are."""
-    usual_ns, silent_ns = (steps[name].quantile(HEALTHY_STEP_QUANTILE) for name in ("length_ns", "silent_ns"))
-    longer = pl.col("length_ns") - pl.lit(usual_ns)
+    usual_ns = pl.lit(steps["length_ns"].quantile(HEALTHY_STEP_QUANTILE))
+    longer = pl.col("length_ns") - usual_ns
     # All gaps of a step, or the longest: a burst mistaken for an early one hides one or the other.
     silent, longest = (
         pl.col(name) - pl.col(name).quantile(HEALTHY_STEP_QUANTILE) for name in ("silent_ns", "longest_ns")
     )
+    late_ns = pl.max_horizontal(silent, longest)
     steps = steps.with_columns(
         longer=longer,
-        late_ns=pl.max_horizontal(silent, longest).clip(lower_bound=0),
-        long=longer > settings.least_stall * pl.lit(usual_ns),
+        late_ns=late_ns.clip(lower_bound=0),
+        pause_ns=pl.col("silent_ns").quantile(HEALTHY_STEP_QUANTILE) + late_ns,
+        long=longer > settings.least_stall * usual_ns,
     ).with_columns(still=pl.col("long") & (pl.col("late_ns") >= MAJORITY * pl.col("longer")))
     long, still = steps.filter("long"), steps.filter("still")
     others = steps.join(long, on="step_index", how="anti")
@@ -92,10 +95,20 @@ def _mark_stalled_steps(steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.
         return None
     if still.height < max(settings.least_steps, MAJORITY * long.height) or others.height < settings.least_steps:
         return None
-    varies_ns = others.select(relative_sigma(pl.col("silent_ns"))).item() * pl.lit(silent_ns)
-    if not still.select((pl.col("late_ns") >= OUTLYING_SIGMAS * varies_ns).all()).item():
+    if _chance(steps, still) > settings.chance_within(float(steps["length_ns"].sum())):
         return None
     return steps if stalls.apart(still, others) and _is_occasional(still) else None
+
+
+def _chance(steps: pl.DataFrame, still: pl.DataFrame) -> float:
+    """Return the chance that so many of a job's steps pause for so long, if pauses vary by chance alone.
+
+    The deviation is that of all steps. If the long ones were left out, half of any distribution would stand out.
+    """
+    model = duration_model.fitted(steps["pause_ns"].cast(pl.Int64).to_numpy())
+    if model is None:
+        return 1.0
+    return binomial.tail(still.height, steps.height, model.chance(still.select(pl.col("pause_ns").min()).item()))
 
 
 def _has_more_work(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> bool:
