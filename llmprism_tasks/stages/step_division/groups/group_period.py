@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS, NANOSECONDS_PER_SECOND
 from llmprism_tasks.numerics.intervals import end_of_earlier
-from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Flags
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.balance import STRAY_PART
-from llmprism_tasks.stages.step_division.kernels.gap_segmentation import STEPS_APART
+from llmprism_tasks.stages.step_division.groups.misleading_periods import (
+    CUT_OFF_BURSTS,
+    SILENT_PERIODS,
+    drop_pause_periods,
+    drop_periods_of_slow_steps,
+    is_pause_period,
+)
+from llmprism_tasks.stages.step_division.groups.rhythm_rows import (
+    column_arrays,
+    ends_of,
+    largest_of_pair,
+    log_slot,
+    nic_counts,
+    repeat_in_neighbour_slots,
+    same_period,
+)
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
-from llmprism_tasks.stages.step_division.periodicity import AT_LAGS, AT_TURNS, PAIR, WHOLE_PAIR, answered
+from llmprism_tasks.stages.step_division.periodicity import AT_LAGS, AT_TURNS, PAIR, WHOLE_PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
-
-CUT_OFF_BURSTS = 1
-"""Bursts that a stream may show less than another because the data begin, or end, between the two."""
-
-SILENT_PERIODS = 2.0
-"""Periods of silence after which a stream is not waiting for its next burst any more."""
-
-HALVES_RATIO = 1.7
-"""Bursts for each of another stream that lasts as long, from which on they may be the two halves of its period."""
 
 
 def group_periods(
@@ -55,9 +57,9 @@ def group_periods(
     -------
     `group`, `period_ns`; groups without a common period are absent
     """
-    rhythms = _drop_pause_periods(rhythms.filter(pl.Series(~_is_pause_period(rhythms))), settings)
-    endpoints = _nic_counts(rhythms)
-    rhythms = _drop_periods_of_slow_steps(rhythms, endpoints, settings)
+    rhythms = drop_pause_periods(rhythms.filter(pl.Series(~is_pause_period(rhythms))), settings)
+    endpoints = nic_counts(rhythms)
+    rhythms = drop_periods_of_slow_steps(rhythms, endpoints, settings)
     rhythms = rhythms.join(_beginnings(flows, rhythms), on="group", how="left", maintain_order="left")
     first, last = pl.col("begun_ns"), pl.col("last_ns").max().over("group")
     lasts, seen = pl.col("bursts") * pl.col("period_ns"), pl.lit(until_ns) - first
@@ -117,135 +119,6 @@ def _longest_runs(flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSe
     return silent.select("group", "pair", "bytes").join(longest, on="pair", maintain_order="left")
 
 
-def _is_pause_period(rhythms: pl.DataFrame) -> Flags:
-    """Tell which sizes of a pair seem to repeat with a long period only because the pair pauses now and then.
-
-    A size that is there for several periods of the whole pair keeps these; what the whole pair did for longer than the
-    size kept its long period is the step, and the pauses are something else: checkpoints. So it is where the pair's
-    bursts are too far apart to be buckets.
-    """
-    pair, size_class, bursts, period, duration = _column_arrays(
-        rhythms, "pair", "size_class", "bursts", "period_ns", "duration_ns"
-    )
-    lasts, whole = bursts * period, size_class == WHOLE_PAIR
-    of_pair, pair_lasts = (_largest_of_pair(values, whole, pair) for values in (period, lasts))
-    longer = (pair_lasts - lasts >= SILENT_PERIODS * period) | (of_pair >= STEPS_APART)
-    interrupted: Flags = (size_class >= 0) & (duration > of_pair) & longer
-    return interrupted
-
-
-def _drop_pause_periods(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Forget the periods of whole pairs that are only quiet between many steps, as where checkpoints are saved.
-
-    Such a pair is busy for most of the time from one pause to the next, its sizes, or the pairs or the turns of most
-    NICs of the group, come several times in between, for as long as the pauses do, and nothing in the group comes once.
-    """
-    pair, size_class, bursts, period, mean, duration = _column_arrays(
-        rhythms, "pair", "size_class", "bursts", "period_ns", "mean_period_ns", "duration_ns"
-    )
-    lasts, part, whole = (bursts - 1) * mean, size_class >= 0, size_class == WHOLE_PAIR
-    busy = duration > MAJORITY * period
-    if not (whole & busy).any():
-        return rhythms
-    # A size that is as busy as its pair, for as long, is nearly all of it, and pauses with it.
-    alone = part & busy & (SILENT_PERIODS * period > _largest_of_pair(period, whole, pair))
-    quick = (whole & ~busy) | (size_class == AT_TURNS)
-    others = _streams_of_most_nics(rhythms, quick, settings)
-    group = rhythms["group"].rank("dense").to_numpy().astype(np.int64)
-    quicker, longest = (
-        np.fmax(_largest_of_pair(values, part & ~alone, pair), _largest_of_pair(values, others, group))
-        for values in (period, lasts)
-    )
-    paused = whole & busy & (SILENT_PERIODS * quicker <= period) & (longest + period >= lasts)
-    pauses = pl.Series(paused | (alone & (np.bincount(pair, paused)[pair] > 0)))
-    if not pauses.any():
-        return rhythms
-    slotted = rhythms.with_columns(slot=_log_slot("period_ns", settings))
-    once = _repeat_in_neighbour_slots(slotted.filter(~pauses).select("group", "slot").drop_nulls().unique())
-    paused = slotted.filter(pauses).join(once, on=["group", "slot"], how="anti")
-    return _drop_periods(rhythms, paused, ["pair", "size_class"])
-
-
-def _streams_of_most_nics(rhythms: pl.DataFrame, chosen: Flags, settings: RhythmSettings) -> Flags:
-    """Tell which of some streams are no links of a pipeline as a whole, if those of their group are of most of its
-    NICs. Links repeat with micro-batches, which are no steps; but they turn once in a step."""
-    of_links = rhythms.filter(pl.col("size_class") == WHOLE_PAIR)
-    links = answered(of_links, settings).select("pair", size_class=pl.lit(WHOLE_PAIR, pl.Int64))
-    asked = rhythms.with_row_index("row").filter(pl.Series(chosen)).join(links, on=["pair", "size_class"], how="anti")
-    shown = ends_of(asked).unique().group_by("group").agg(shown=pl.len())
-    most = (
-        _nic_counts(rhythms)
-        .join(shown, on="group")
-        .filter(pl.col("shown") >= settings.least_support * pl.col("endpoints"))
-    )
-    kept = np.zeros(rhythms.height, np.bool_)
-    kept[asked.join(most, on="group", how="semi")["row"].to_numpy()] = True
-    return kept
-
-
-def _column_arrays(rhythms: pl.DataFrame, *names: str) -> Iterator[npt.NDArray[Any]]:
-    """Return columns as arrays, what is NULL as NaN."""
-    return (rhythms[name].to_numpy() for name in names)
-
-
-def _largest_of_pair(values: Floats, chosen: Flags, pair: Integers) -> Floats:
-    """Return for each stream the largest value of the chosen ones of its pair; NaN where there is none."""
-    largest = np.full(int(pair.max(initial=0)) + 1, np.nan)
-    np.fmax.at(largest, pair[chosen], values[chosen])
-    return largest[pair]
-
-
-def _drop_periods_of_slow_steps(
-    rhythms: pl.DataFrame, endpoints: pl.DataFrame, settings: RhythmSettings
-) -> pl.DataFrame:
-    """Forget the periods of streams that repeat with a longer one only in the slower steps of their group.
-
-    Since somebody is slow, the others push early, and the collector has records of sizes that were none before; or the
-    pauses within a step have become longer than a whole step was. Another stream goes on throughout: as often as these
-    while they last, and with a shorter period of its own in all other time. Sizes that are there in some of the quicker
-    steps, too, last as long, and show fewer bursts, but more than every second.
-    """
-    times = pl.col("bursts").cast(pl.Int64) - 1
-    seen = rhythms.with_columns(times=times, lasts=times * pl.col("mean_period_ns"))
-    seen = seen.with_columns(slot=_log_slot("lasts", settings))
-    key = ["group", "times", "slot"]
-    # Streams of a group that come as often and last as long are one: there are few such, however many NICs there are.
-    alike = seen.drop_nulls("period_ns").group_by(key).agg(pl.col("period_ns", "lasts").median())
-    others, without = pl.col("times_right") - pl.col("times"), pl.col("lasts_right") - pl.col("lasts")
-    longer = pl.col("period_ns") > pl.col("period_ns_right") * (1 + settings.same_period)
-    each = (without / others / pl.col("period_ns_right")).log().abs() <= float(np.log1p(settings.same_period))
-    absent = (others > FEW_BURSTS) & (without >= SILENT_PERIODS * pl.col("period_ns")) & each
-    now_and_then = (without.abs() < SILENT_PERIODS * pl.col("period_ns")) & (
-        pl.col("times_right") < HALVES_RATIO * pl.col("times")
-    )
-    of_some = alike.join(_lasting_rhythms(seen, endpoints, settings), on="group").filter(
-        longer, absent | (now_and_then & (others > CUT_OFF_BURSTS))
-    )
-    return _drop_periods(seen, of_some, key).drop("times", "lasts", "slot")
-
-
-def _drop_periods(rhythms: pl.DataFrame, some: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """Forget the periods of some streams; they are there all the same."""
-    if some.is_empty():
-        return rhythms
-    named = some.select(key).unique().with_columns(forgotten=pl.lit(value=True))
-    period = pl.when(pl.col("forgotten").is_null()).then("period_ns")
-    return rhythms.join(named, on=key, how="left", maintain_order="left").with_columns(period).drop("forgotten")
-
-
-def _lasting_rhythms(seen: pl.DataFrame, endpoints: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Return the rhythms that many NICs of a group have for as long as any: `group`, `times`, `period_ns`, `lasts`."""
-    longest = pl.col("lasts") >= pl.col("lasts").max().over("group") - SILENT_PERIODS * pl.col("period_ns")
-    alike = ends_of(seen.drop_nulls("period_ns").filter(longest), "times", "slot", "period_ns", "lasts")
-    return (
-        alike.group_by("group", "times", "slot")
-        .agg(pl.col("period_ns", "lasts").median(), supporters=pl.col("addr").n_unique())
-        .join(endpoints, on="group")
-        .filter(pl.col("supporters") >= settings.least_support * pl.col("endpoints"))
-        .select("group", "times", "period_ns", "lasts")
-    )
-
-
 def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Keep the streams whose own period is their group's, which becomes `group_period_ns`.
 
@@ -262,7 +135,7 @@ def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSett
     by_mean = [same_period("mean_period_ns", other, settings) for other in ("group_period_ns", "usual_mean_ns")]
     fits = pl.any_horizontal(by_median, *by_mean).fill_null(value=False)
     kept = known.with_columns(usual_mean_ns=usual_mean).filter(fits)
-    pair, size_class, bursts, mean, usual, duration, period = _column_arrays(
+    pair, size_class, bursts, mean, usual, duration, period = column_arrays(
         *(kept, "pair", "size_class", "bursts", "mean_period_ns", "usual_mean_ns", "duration_ns", "group_period_ns")
     )
     left, part = np.ones(kept.height, np.bool_), size_class >= 0
@@ -276,40 +149,12 @@ def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSett
     left &= ~often | ~of_pair(~often)
     # Records of one size that the collector merged or split in some steps are not there in all of them; nor is a pair
     # quiet as a whole between steps that became far longer, or were, where its gaps are those of the other steps.
-    complete = bursts + CUT_OFF_BURSTS >= settings.least_whole * _largest_of_pair(bursts, left, pair)
+    complete = bursts + CUT_OFF_BURSTS >= settings.least_whole * largest_of_pair(bursts, left, pair)
     compact = complete & ((size_class <= AT_LAGS) | (duration <= settings.compact * period))
     left &= compact | ~of_pair(compact)
     left &= ~part | ~of_pair(~part)
     left &= (size_class != AT_TURNS) | ~of_pair(size_class == WHOLE_PAIR)
     return kept.filter(pl.Series(left)).drop("usual_mean_ns")
-
-
-def same_period(left: str, right: str, settings: RhythmSettings) -> pl.Expr:
-    """Select rows whose two columns of periods agree, within the share that `rhythm.same_period` allows."""
-    same: pl.Expr = (pl.col(left) / pl.col(right)).log().abs() <= float(np.log1p(settings.same_period))
-    return same
-
-
-def _log_slot(column: str, settings: RhythmSettings) -> pl.Expr:
-    """Number spans of time such that those that are the same have one number, or the next."""
-    slot: pl.Expr = (pl.col(column).log() / float(np.log1p(settings.same_period))).floor().cast(pl.Int64)
-    return slot
-
-
-def _repeat_in_neighbour_slots(slotted: pl.DataFrame) -> pl.DataFrame:
-    """Return each row for its `slot` and for those beside it."""
-    return pl.concat([slotted.with_columns(pl.col("slot") + shift) for shift in (-1, 0, 1)])
-
-
-def _nic_counts(rhythms: pl.DataFrame) -> pl.DataFrame:
-    """Return how many NICs each group has: `group`, `endpoints`."""
-    pairs = rhythms.filter(pl.col("size_class") == WHOLE_PAIR)
-    return ends_of(pairs).unique().group_by("group").agg(endpoints=pl.len())
-
-
-def ends_of(pairs: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    """Return a row for each of a pair's two NICs, with the NIC in `addr`."""
-    return pl.concat([pairs.select("group", *columns, addr=pl.col(end)) for end in PAIR])
 
 
 def _agreed_periods(
@@ -330,11 +175,11 @@ def _agreed_periods(
     ----------
     runs : as `_longest_runs` returns
     """
-    slotted = periodic.select("group", *PAIR, "bytes", "period_ns", slot=_log_slot("period_ns", settings))
+    slotted = periodic.select("group", *PAIR, "bytes", "period_ns", slot=log_slot("period_ns", settings))
     least_share, least_support = (0.0, 0.0) if of_few else (settings.least_share, settings.least_support)
     total = rhythms.filter(pl.col("size_class") == WHOLE_PAIR).group_by("group").agg(total=pl.col("bytes").sum())
-    supporters = _repeat_in_neighbour_slots(ends_of(slotted, "slot").unique()).group_by("group", "slot")
-    periods = _repeat_in_neighbour_slots(slotted).group_by("group", "slot")
+    supporters = repeat_in_neighbour_slots(ends_of(slotted, "slot").unique()).group_by("group", "slot")
+    periods = repeat_in_neighbour_slots(slotted).group_by("group", "slot")
     carried = periods.agg(carried=pl.col("bytes").sum(), period_ns=pl.col("period_ns").median())
     beside = carried.join(runs, on="group").filter(pl.col("run_ns") > pl.col("period_ns"))
     of_slots = beside.group_by("group", "slot").agg(beside=pl.col("bytes").sum())

@@ -14,16 +14,20 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS
-from llmprism_tasks.numerics import asof, grouped_sort, ragged
-from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
+from llmprism_tasks.numerics import asof, ragged
+from llmprism_tasks.numerics.robust import MAJORITY, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups import balance
-from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Times, Traffic
+from llmprism_tasks.stages.step_division.groups.group_cut import (
+    Cut,
+    bytes_per_segment,
+    steps_between_empty_pipelines,
+    steps_by_template,
+)
+from llmprism_tasks.stages.step_division.groups.pooled_traffic import Times, Traffic
 from llmprism_tasks.stages.step_division.groups.sample import Sample, likeliest, samples
 from llmprism_tasks.stages.step_division.groups.templates.fit import FOREVER
 from llmprism_tasks.stages.step_division.groups.templates.levels import (
-    NEARLY_ALL,
-    SAME_TEMPLATE,
     Steps,
     takes_part,
 )
@@ -265,14 +269,14 @@ def _find_group_steps(
     sample, steps = likeliest(samples(times, offsets, group.place, group.sender), find)
     if sample is None:
         return None
-    moved_until = partial(_bytes_per_segment, times, offsets, group.place)
-    cut = None if steps is None else _steps_by_template(steps, moved_until(steps.until_ns), group.back, settings)
+    moved_until = partial(bytes_per_segment, times, offsets, group.place)
+    cut = None if steps is None else steps_by_template(steps, moved_until(steps.until_ns), group.back, settings)
     if steps is not None and cut is not None:
         found = _steps_with_participants(cut, group, sample, told=steps.told, ended=steps.ended)
         return _end_early_for_busy_pairs(found, times, offsets, group, sample, steps)
     if group.is_piped or (steps is not None and steps.told):
         silences = sample.traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
-        cut = _steps_between_empty_pipelines(sample.traffic, silences, moved_until, group.back)
+        cut = steps_between_empty_pipelines(sample.traffic, silences, moved_until, group.back)
     return None if cut is None else _steps_with_participants(cut, group, sample)
 
 
@@ -286,9 +290,7 @@ def _recut_group(
     )
     if sample is None or steps is None:
         return None
-    cut = _steps_by_template(
-        steps, _bytes_per_segment(times, offsets, group.place, steps.until_ns), group.back, settings
-    )
+    cut = steps_by_template(steps, bytes_per_segment(times, offsets, group.place, steps.until_ns), group.back, settings)
     if cut is None:
         return None
     return _end_early_for_busy_pairs(_steps_with_participants(cut, group, sample), times, offsets, group, sample, steps)
@@ -306,7 +308,7 @@ def _end_early_for_busy_pairs(
         return found
     ends, until = steps.ends_ns[:-1], steps.until_ns[:-1]
     edges = np.append(np.stack([ends, 2 * until - ends - 1], axis=1).ravel(), FOREVER)
-    between = _bytes_per_segment(times, offsets, group.place, edges)[:, 1::2] > 0
+    between = bytes_per_segment(times, offsets, group.place, edges)[:, 1::2] > 0
     busy = between.mean(axis=1) >= MAJORITY
     shift = np.where(
         busy[np.searchsorted(group.pairs["pair"].to_numpy(), found.streams["pair"].to_numpy())], until.size + 1, 0
@@ -320,7 +322,7 @@ def _end_early_for_busy_pairs(
 
 
 def _steps_with_participants(
-    cut: _Cut, group: _Group, sample: Sample, *, told: bool = True, ended: bool = False
+    cut: Cut, group: _Group, sample: Sample, *, told: bool = True, ended: bool = False
 ) -> Found:
     """Return the steps of a group, with the pairs that take part in them."""
     steady = takes_part(cut.alike.T)
@@ -330,82 +332,3 @@ def _steps_with_participants(
     )
     low, high = np.zeros(streams.height, np.int64), np.full(streams.height, cut.until_ns.size)
     return Found(streams, cut.until_ns, cut.number, low, high)
-
-
-class _Cut(NamedTuple):
-    """The steps of a group.
-
-    Attributes
-    ----------
-    until_ns, number, period_ns, clarity : as of `Found`
-    alike : shape (pairs, steps), bytes of steps that are like others
-    """
-
-    until_ns: Integers
-    number: Integers
-    period_ns: float
-    clarity: float
-    alike: Floats
-
-
-def _steps_by_template(steps: Steps, each: Floats, back: Integers, settings: RhythmSettings) -> _Cut | None:
-    """Return the steps that a template makes of a group; None where bytes come back later than in the segment that
-    they were sent in, for then segments are parts of steps.
-
-    Parameters
-    ----------
-    each : shape (pairs, segments), bytes
-    back : of each pair, as `balance.answers` returns
-    """
-    step = steps.share >= MAJORITY
-    step[-1] &= steps.share[-1] >= settings.least_step  # the rest of it may be still to come
-    if balance.unreturned(_bytes_per_step(each, np.flatnonzero(step)), back) > balance.UNRETURNED:
-        return None
-    number = np.where(step, np.cumsum(step) - 1, -1)
-    return _Cut(steps.until_ns, number, steps.period_ns, steps.clarity, each[:, steps.whole])
-
-
-def _steps_between_empty_pipelines(
-    traffic: Traffic, silences: Silences, moved_until: Callable[[Integers], Floats], back: Integers
-) -> _Cut | None:
-    """Return the steps of a group whose pipelines are empty between them; None without two such moments.
-
-    Parameters
-    ----------
-    moved_until : given the times up to which segments go, what each pair moves in each, shape (pairs, segments)
-    back : of each pair, as `balance.answers` returns
-    """
-    if not silences.at.size:
-        return None
-    last_ends = np.append(traffic.latest[silences.at - 1], traffic.latest[-1])
-    until = np.append((last_ends[:-1] + traffic.starts[silences.at]) // 2, FOREVER)
-    each = moved_until(until)
-    ends = balance.ends_of_steps(each, back)
-    if ends.size < 2:
-        return None
-    of_steps = _bytes_per_step(each, ends)
-    in_all = of_steps.sum(axis=0)
-    alike = np.abs(in_all / np.median(in_all) - 1) <= SAME_TEMPLATE
-    if alike.mean() < NEARLY_ALL:
-        return None
-    segment = np.arange(until.size)
-    number = np.where(segment <= ends[-1], np.searchsorted(ends, segment), -1)
-    return _Cut(until, number, float(np.median(np.diff(last_ends[ends]))), 0.0, of_steps[:, alike])
-
-
-def _bytes_per_segment(times: Times, offsets: Integers, place: Integers, until_ns: Integers) -> Floats:
-    """Return what some pairs move in each of several segments, given up to when they go: shape (pairs, segments)."""
-    segments = until_ns.size
-    rows, within = grouped_sort.spread(offsets, place)
-    low, high = np.zeros(place.size, np.int64), np.full(place.size, segments)
-    segment = asof.first_from(times[0][rows], within, until_ns, low, high)
-    cell = np.repeat(np.arange(place.size), np.diff(within)) * segments + segment
-    each: Floats = np.bincount(cell, times[2][rows], place.size * segments).astype(np.float64)
-    return each.reshape(place.size, segments)
-
-
-def _bytes_per_step(each: Floats, ends: Integers) -> Floats:
-    """Return what is moved in each step but the first, shape (pairs, steps), given the last segment of each step."""
-    moved = np.cumsum(each, axis=1)[:, ends]
-    steps: Floats = np.diff(moved, axis=1)
-    return steps

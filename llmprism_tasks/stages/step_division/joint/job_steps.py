@@ -11,8 +11,9 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages.step_division.groups.group_period import ends_of, group_periods, in_period, same_period
+from llmprism_tasks.stages.step_division.groups.group_period import group_periods, in_period
 from llmprism_tasks.stages.step_division.groups.group_steps import merge_steps, steps_together
+from llmprism_tasks.stages.step_division.groups.rhythm_rows import ends_of, same_period
 from llmprism_tasks.stages.step_division.groups.single_burst import first_bursts
 from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps, Streams, jointly_cut_streams, number_steps
 from llmprism_tasks.stages.step_division.joint.refusal import groups_without_steps
