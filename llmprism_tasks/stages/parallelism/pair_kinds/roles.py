@@ -331,12 +331,15 @@ def _closed(job: Job, pairs: Integers) -> npt.NDArray[np.bool_]:
 
 def _count_ends_of_lines(job: Job, some: Integers) -> int:
     """Count NICs that share gradients of one role with one other NIC alone, which does so with more: of a ring all have
-    two neighbours, and who is a leaf of one binary tree is none of the other. Stages are a line with such ends."""
+    two neighbours, and who is a leaf of one binary tree is none of the other. Stages are a line with such ends. A ring
+    that passes from NIC to NIC inside a host is a line with both ends there."""
     src, dst, nics = job.src[some], job.dst[some], job.host.size
     there, back = src * nics + dst, dst * nics + src
     peers = np.bincount(np.union1d(there, back) // nics, minlength=nics)
     end, onward = np.divmod(np.intersect1d(there, back), nics)
-    return int(((peers[end] == 1) & (peers[onward] > 1)).sum())
+    ends = end[(peers[end] == 1) & (peers[onward] > 1)]
+    _, of_host = np.unique(job.host[ends], return_counts=True)
+    return int((of_host == 1).sum())
 
 
 def _count_uneven_nics(job: Job, group: Integers, reducing: npt.NDArray[np.bool_]) -> int:

@@ -257,6 +257,14 @@ def test_a_ring_may_pass_by_nics_inside_a_host(told: str, *, inside: bool) -> No
     assert {own[link] for link in ("ac", "db", "eg", "hf")} == {told}
 
 
+@pytest.mark.parametrize(("of_hosts", "told"), [("ac b df e", "dp"), ("a c b df e", "pp")])
+def test_a_ring_that_passes_inside_a_host_ends_there_twice(of_hosts: str, told: str) -> None:
+    """Three replicas of two stages, two of them in one host, seem to be a line of stages as well as a ring."""
+    seem = seeming(both_ways("ab", "bc", "de", "ef"), "dp", 9, pipeline=0.6, filling=0.2)
+    own = kinds(seem, seeming(both_ways("ad", "be", "cf"), "pp", 4), hosts=on_hosts(*of_hosts.split()))
+    assert {own[link] for link in both_ways("ab", "bc")} == {told}
+
+
 def test_who_exchanges_tokens_with_a_whole_host_shares_gradients_inside_it() -> None:
     """Each channel leaves a host of four at a NIC of its own, so gradients go around four times, and tokens go from
     each NIC to all."""
