@@ -19,6 +19,8 @@ from llmprism_tasks.stages.diagnosis.own_work.nic_arrays import NicArrays, to_ni
 from llmprism_tasks.stages.liveness.last_exchange import CLOCK_ERROR_NS
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.timeline.placement import NIC, STEP
+from llmprism_tasks.stages.traffic.nic_pairs import PAIR
+from llmprism_tasks.stages.traffic.opposite import opposite
 
 EXCHANGING = ("ep", "cp")
 """Kinds of traffic in every layer; ranks wait for each other through it between the messages of a pipeline."""
@@ -63,7 +65,7 @@ def own_work(
     entering = _pipeline_jobs(seen)
     others = jobs.filter(~jobs.is_in(entering.implode()))
     gaps = compute_gap_work(seen, others, early=early, sent_only=sent_only)
-    passes = first_forward_work(seen, entering)
+    passes = first_forward_work(seen, entering).join(_relaying_nics(seen.pairs), on=NIC, how="anti")
     if hosts is not None:
         passes = _align_peer_begins(passes, hosts)
     work = pl.concat([passes, _without_expert_load(gaps, seen)], how="diagonal")
@@ -75,6 +77,22 @@ def own_work(
     cut = (excess > 0) & (longer < MAJORITY * excess) & (pl.col("members") < LEAST_VOTERS)
     shown = pl.when(cut).then(longer).otherwise(excess)
     return grouped.with_columns(excess=shown).drop("relieved").sort(STEP)
+
+
+def _relaying_nics(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return the NICs that carry messages of other GPUs' stages, too: `job_id`, `addr`.
+
+    A stage sends gradients back to the NIC that its activations came from. Where a message leaves its host at the NIC
+    on the receiver's rail (NCCL's PXN), it came by another way, and none of these NICs shows one stage's passes.
+
+    Parameters
+    ----------
+    pairs : `job_id`, `kind`, `src_addr`, `dst_addr`
+    """
+    key = ["job_id", *PAIR]
+    back = opposite(pairs, key=("job_id",)).unique()
+    one_way = pairs.filter(pl.col("kind") == "pp").join(back, on=key, how="anti")
+    return pl.concat([one_way.select("job_id", addr=end) for end in PAIR]).unique()
 
 
 def _align_peer_begins(passes: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:

@@ -269,6 +269,7 @@ def test_in_a_pipeline_nobody_is_excused_by_its_ring() -> None:
             ("e", "t", 200),
         ):
             pp.append((step * STEP + begin, step * STEP + begin + 2, addr, next_one, 8 * MB))
+            pp.append((step * STEP + 700, step * STEP + 702, next_one, addr, 8 * MB))
     ready = {addr: [800.0] * 10 for addr in "abcde"}
     assert named(working([ready], pp=pp)) == [("addr", "a"), ("addr", "b")]
 
@@ -278,9 +279,10 @@ def test_the_work_of_each_micro_batch_counts() -> None:
 
     def forward(count: int) -> list[Row]:
         return [
-            (step * STEP + begin + 100 * i, step * STEP + begin + 100 * i + 2, addr, next_one, 8 * MB)
+            (step * STEP + at + 100 * i, step * STEP + at + 100 * i + 2, sender, receiver, 8 * MB)
             for step in range(10)
             for addr, next_one, begin in (("a", "p", 100), ("b", "q", 112), ("c", "r", 100), ("d", "s", 100))
+            for sender, receiver, at in ((addr, next_one, begin), (next_one, addr, 450))
             for i in range(count)
         ]
 

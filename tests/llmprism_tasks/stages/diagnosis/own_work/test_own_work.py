@@ -80,16 +80,22 @@ def test_silences_cut_in_two_by_a_piece_of_a_burst_make_less_pace_though_not_les
     assert pace["c"] == pytest.approx(400 / 2**0.5, rel=1e-4)
 
 
+def returned(sent: list[Row]) -> list[Row]:
+    """Return gradients for activations, at the end of the step."""
+    return [(STEP - 2, STEP - 1, receiver, sender, size) for _, _, sender, receiver, size in sent]
+
+
 def test_the_quicker_of_two_shows_what_is_usual_and_of_three_the_median() -> None:
     pp: list[Row] = [
         (at, at + 2, addr, "x", 8 * MB) for addr, at in (("a", 300), ("b", 450), ("c", 290), ("d", 300), ("e", 320))
     ]
-    found = own_work(kinds(pp=pp), steps("abcde"), groups("ab", "cde"))
+    found = own_work(kinds(pp=[*pp, *returned(pp)]), steps("abcde"), groups("ab", "cde"))
     assert excess(found) == {"a": 0, "b": 0.5, "c": -0.033, "d": 0, "e": 0.067}
 
 
 def test_who_has_no_peers_is_measured_and_not_compared() -> None:
-    found = own_work(kinds(pp=[(300, 302, "a", "x", 8 * MB), (400, 402, "b", "x", 8 * MB)]), steps("ab"), groups("a"))
+    pp: list[Row] = [(300, 302, "a", "x", 8 * MB), (400, 402, "b", "x", 8 * MB)]
+    found = own_work(kinds(pp=[*pp, *returned(pp)]), steps("ab"), groups("a"))
     assert own_ms(found) == {"a": 300, "b": 400}
     assert excess(found) == {"a": None, "b": None}
 
@@ -115,6 +121,14 @@ def test_a_stage_works_from_its_first_input_to_its_first_output() -> None:
     assert found["entered"].to_list() == [False, True, True]
     # Two micro-batches, forward and backward: three times 100, three times 50, and 60 ms each.
     assert found["share"].to_list() == pytest.approx([0.6, 0.3, 0.12])
+
+
+def test_who_relays_for_another_gpu_shows_no_pass_of_its_own() -> None:
+    """The gradients of `b` go to `a` by way of `d`, on the rail of `a`; those of `c` do not."""
+    rows = replica("a", "b", "c", start=100)
+    relayed = [(*row[:3], "d", row[4]) if row[2:4] == ("b", "a") else row for row in rows]
+    relayed += [(begin + 5, end + 5, "d", "a", size) for begin, end, sender, _, size in relayed if sender == "b"]
+    assert own_ms(own_work(kinds(pp=relayed), steps("abcd"), groups())) == {"c": 60}
 
 
 def test_a_late_input_is_not_its_receiver_s_fault() -> None:
@@ -143,13 +157,15 @@ def test_who_ends_a_pipeline_is_no_peer_of_who_does_not() -> None:
 
 
 def test_whose_inputs_are_not_seen_is_no_peer_of_who_waits_for_them() -> None:
-    """The records of `d` to `e` are lost: `e` seems to work from the step's beginning on."""
+    """The records of `d` to `e` are lost but for one at the end: `e` seems to work from the step's beginning on."""
     rows = [*replica("a", "b", "c", start=100), *replica("d", "e", "f", start=100)]
     found = own_work(
-        kinds(pp=[row for row in rows if row[2:4] != ("d", "e")]), steps("abcdef"), groups("ad", "be", "cf")
+        kinds(pp=[*(row for row in rows if row[2:4] != ("d", "e")), *returned(rows[11:12])]),
+        steps("abcdef"),
+        groups("ad", "be", "cf"),
     )
     assert own_ms(found)["e"] == 152
-    assert excess(found) == {"a": None, "b": None, "c": 0, "e": None, "f": 0}
+    assert excess(found) == {"a": None, "b": None, "c": 0, "d": None, "e": None, "f": 0}
 
 
 def test_the_first_stage_begins_when_its_parameters_are_gathered() -> None:
