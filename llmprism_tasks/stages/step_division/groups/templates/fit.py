@@ -109,11 +109,12 @@ class Fitting(NamedTuple):
         typical : whether a cut is worth no more than others at a silence of typical length
         """
         found = self._refine(template, per_step, typical=typical)
-        if found is None or not found.is_likely() or explained_between(found, self.traffic) == 1.0:
+        if found is None or found.explained < NEARLY_ALL or explained_between(found, self.traffic) == 1.0:
             return found
         other = self._refine(bytes_from_step_to_step(found, self.traffic), per_step, typical=typical)
-        tried = [one for one in (found, other) if one is not None and one.is_likely()]
-        return max(tried, key=lambda one: explained_between(one, self.traffic))
+        if other is None or not other.is_likely():
+            return found
+        return max(found, other, key=lambda one: (one.is_likely(), explained_between(one, self.traffic)))
 
     def _refine(self, template: Floats, per_step: int, *, typical: bool) -> Steps | None:
         """Return what a template makes of the group, the segments of which have made it better."""

@@ -44,7 +44,7 @@ def _bytes_of(blocks: Floats) -> Floats:
     return np.full(STREAMS, blocks.sum())
 
 
-@pytest.mark.parametrize("lacks", [0, 1])
+@pytest.mark.parametrize("lacks", [0, 1, 2, 3])
 def test_a_template_that_lacks_a_burst_of_a_step_is_made_whole(lacks: int) -> None:
     """The optimizer is shorter than what a layer takes, so cuts do not keep to it."""
     traffic = _rings_of_context(optimizer_s=0.02)
