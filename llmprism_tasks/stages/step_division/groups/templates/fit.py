@@ -19,6 +19,8 @@ from llmprism_tasks.stages.step_division.groups.templates.levels import (
     NEARLY_ALL,
     SAME_TEMPLATE,
     Steps,
+    bytes_from_step_to_step,
+    explained_between,
 )
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 from llmprism_tasks.stages.step_division.kernels.template_cuts import best_cuts
@@ -96,12 +98,26 @@ class Fitting(NamedTuple):
         """Return what a template makes of the group, the segments of which have made it better; None where there are
         none.
 
+        A template that lacks a burst cuts each step a burst sooner than the one before, and a few bursts are left over
+        after several of them. What is moved from step to step lacks none. So that is tried as well, and the one that
+        leaves less over is taken.
+
         Parameters
         ----------
         template : shape (streams,), bytes
         per_step : silences for each step that cuts are chosen from
         typical : whether a cut is worth no more than others at a silence of typical length
         """
+        found = self._refine(template, per_step, typical=typical)
+        if found is None or found.explained < NEARLY_ALL or explained_between(found, self.traffic) == 1.0:
+            return found
+        other = self._refine(bytes_from_step_to_step(found, self.traffic), per_step, typical=typical)
+        if other is None or not other.is_likely():
+            return found
+        return max(found, other, key=lambda one: (one.is_likely(), explained_between(one, self.traffic)))
+
+    def _refine(self, template: Floats, per_step: int, *, typical: bool) -> Steps | None:
+        """Return what a template makes of the group, the segments of which have made it better."""
         for _ in range(REFINEMENTS):
             if not template.any():
                 return None

@@ -153,6 +153,16 @@ def explained_between(steps: Steps, traffic: Traffic) -> float:
     return float(moved[whole].sum() / moved[whole[0] : whole[-1] + 1].sum()) if whole.size else 0.0
 
 
+def bytes_from_step_to_step(steps: Steps, traffic: Traffic) -> Floats:
+    """Return what each stream moves from one whole step to the next, on the mean from the first to the last, shape
+    (streams,). What lies between them counts. There must be such a step."""
+    whole = np.flatnonzero(steps.whole)
+    begins = np.append(0, np.searchsorted(traffic.starts, steps.until_ns))
+    rows = slice(begins[whole[0]], begins[whole[-1] + 1])
+    moved: Floats = np.bincount(traffic.stream[rows], traffic.sizes[rows], steps.template.size) / whole.size
+    return moved
+
+
 def bytes_of_pairs(traffic: Traffic, until: Integers) -> Floats:
     """Return what each pair moves in each of several segments, shape (segments, pairs)."""
     pairs, cell = int(traffic.pair.max()) + 1, np.searchsorted(until, traffic.starts)

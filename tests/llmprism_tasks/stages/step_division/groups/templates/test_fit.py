@@ -1,0 +1,62 @@
+"""Templates that are a little less than a step are made whole; those that are a step stay as they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from llmprism_tasks.numerics.robust import Floats
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages.step_division.groups.pooled_traffic import Traffic
+from llmprism_tasks.stages.step_division.groups.templates.fit import SILENCES_PER_STEP, Fitting
+from llmprism_tasks.stages.step_division.groups.templates.levels import explained_between
+
+STREAMS, STEPS = 4, 40
+BLOCKS = np.array([1e8] * 6 + [2e8] * 12)
+"""Bytes of the blocks of a step: a ring of context passes twice as much on in the backward pass."""
+
+
+RATE = 25e9
+"""Bytes that a NIC sends in a second."""
+
+
+def _rings_of_context(*, optimizer_s: float, paused: int | None = None) -> Traffic:
+    """Return four NICs that send a block every 72 ms or so.
+
+    Parameters
+    ----------
+    optimizer_s : how long all are silent after the last block of a step
+    paused : a step after which a few blocks more are sent, as by an evaluation; None for none
+    """
+    rng = np.random.default_rng(5)
+    blocks = [np.append(BLOCKS, BLOCKS[:4]) if step == paused else BLOCKS for step in range(STEPS)]
+    sizes = np.concatenate(blocks)
+    lasts = sizes / RATE
+    silence = 0.072 * np.exp(rng.normal(0.0, 0.01, sizes.size)) - lasts
+    silence[np.cumsum([one.size for one in blocks]) - 1] = optimizer_s
+    begins = np.append(0.0, np.cumsum(lasts + silence)[:-1])
+    starts, ends = (np.repeat((one * 1e9).astype(np.int64), STREAMS) for one in (begins, begins + lasts))
+    stream = np.tile(np.arange(STREAMS), sizes.size)
+    return Traffic(stream, stream, starts, ends, ends, np.repeat(sizes, STREAMS).astype(np.int64))
+
+
+def _bytes_of(blocks: Floats) -> Floats:
+    return np.full(STREAMS, blocks.sum())
+
+
+@pytest.mark.parametrize("lacks", [0, 1, 2, 3])
+def test_a_template_that_lacks_a_burst_of_a_step_is_made_whole(lacks: int) -> None:
+    """The optimizer is shorter than what a layer takes, so cuts do not keep to it."""
+    traffic = _rings_of_context(optimizer_s=0.02)
+    found = Fitting.of(traffic, Settings().rhythm).fit(_bytes_of(BLOCKS[lacks:]), SILENCES_PER_STEP)
+    assert found is not None
+    assert found.template == pytest.approx(_bytes_of(BLOCKS))
+    assert found.whole.sum() >= STEPS - 1
+    assert explained_between(found, traffic) == 1.0
+
+
+def test_what_comes_once_beside_steps_is_no_part_of_them() -> None:
+    traffic = _rings_of_context(optimizer_s=1.0, paused=20)
+    found = Fitting.of(traffic, Settings().rhythm).fit(_bytes_of(BLOCKS), SILENCES_PER_STEP)
+    assert found is not None
+    assert found.template == pytest.approx(_bytes_of(BLOCKS))
