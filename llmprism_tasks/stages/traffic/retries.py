@@ -1,6 +1,8 @@
 """Retries: packets that are sent again and again because nothing comes back. They show a path that is down.
 
 A sender whose packet is not acknowledged sends it again and waits twice as long each time (RFC 6298, section 5.5).
+Once the path is back, the next try is answered, and the connection goes on where it was: what begins after twice the
+wait may be of any size.
 Such packets are seen at the sender's switch, so the sender and its link are well: the receiver, or the path to it, is
 not. A process that was stopped does not look so, for the kernel of its host goes on to acknowledge.
 """
@@ -23,36 +25,49 @@ LEAST_TRIES = 3
 DOUBLED_WAITS = (1.8, 2.2)
 """Ratios of two waits that are twice as long, give or take the ticks of a timer: captured ones are 1.92 to 1.98."""
 
-SHORTEST_NS = 100_000_000
+SHORTEST_NS = 200_000_000
 """Shortest wait before a retry, ns: TCP waits for 200 ms, and messages of a GPU follow each other as quickly by
-themselves."""
+themselves. Before that, a packet may be sent again once to probe (RFC 8985), after a time that is not doubled."""
+
+PORTS = ["src_port", "dst_port"]
+CONNECTION = ["pair", *PORTS]
+"""What is sent again is sent over one connection; other connections of the pair send what they like meanwhile."""
 
 RETRIES_SCHEMA = {"src_addr": pl.String, "dst_addr": pl.String, "since_ns": pl.Int64, "until_ns": pl.Int64}
 
 
-def retried(flows: pl.DataFrame, most_chance: float) -> pl.DataFrame:
+def retried(flows: pl.DataFrame, most_chance: float, ports: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return tries in vain, three at a time: `src_addr`, `dst_addr`, `since_ns` (the first), `until_ns` (the third).
 
-    The pair sent nothing else meanwhile, and nothing came back. Heartbeats and other packets that come at any time wait
-    twice as long as before now and then. So more of what a receiver is sent must do so than chance explains. Sorted by
-    pair and time.
+    The connection sent nothing else meanwhile, and nothing came back. Heartbeats and other packets that come at any
+    time wait twice as long as before now and then. So more of what a receiver is sent must do so than chance explains.
+    Sorted by pair and time.
 
     Parameters
     ----------
     flows : as `nic_pairs.numbered` returns, all flows of some time
     most_chance : chance at which waits of other packets to a receiver may be taken for tries
+    ports : `src_port` and `dst_port` of each `row` of the flows table; None if they are not known
     """
-    suspect = flows.filter((pl.col("bytes") <= PACKET_BYTES).any().over("pair")).sort("pair", "flow_start_ns")
-    waited = pl.col("flow_start_ns").diff().over("pair")
-    again = ((pl.col("bytes").diff() == 0) & (pl.col("bytes") <= PACKET_BYTES)).over("pair")
+    suspect = flows.filter((pl.col("bytes") <= PACKET_BYTES).any().over("pair"))
+    of_row = [pl.lit(None).alias(port) for port in PORTS] if ports is None else ports[suspect["row"]].get_columns()
+    size, before = pl.col("bytes"), pl.col("bytes").shift()
+    tried = (before == size.shift(2)) & (before <= PACKET_BYTES) & (size >= before)
+    wait, earlier = pl.col("wait_ns"), pl.col("wait_ns").shift()
     waits = (
-        suspect.with_columns(wait_ns=waited, again=again)
+        suspect.with_columns(of_row)
+        .sort(*CONNECTION, "flow_start_ns")
         .with_columns(
-            ratio=pl.col("wait_ns") / pl.col("wait_ns").shift().over("pair"),
-            again=pl.col("again") & pl.col("again").shift().over("pair"),
-            first_ns=pl.col("flow_start_ns").shift(LEAST_TRIES - 1).over("pair"),
+            wait_ns=pl.col("flow_start_ns").diff().over(CONNECTION),
+            tried=tried.over(CONNECTION),
+            goes_on=(size > before).over(CONNECTION),
+            first_ns=pl.col("flow_start_ns").shift(LEAST_TRIES - 1).over(CONNECTION),
         )
-        .filter("again", pl.col("wait_ns") >= 2 * SHORTEST_NS)
+        .with_columns(ratio=(wait / earlier).over(CONNECTION), earlier_ns=earlier.over(CONNECTION))
+        # What goes on sooner than it would be tried again does so for another reason.
+        .filter(
+            "tried", pl.col("earlier_ns") >= SHORTEST_NS, ~pl.col("goes_on") | (pl.col("ratio") >= DOUBLED_WAITS[0])
+        )
         .with_columns(doubled=pl.col("ratio").is_between(*DOUBLED_WAITS))
         .rename({"flow_start_ns": "last_ns"})
     )
@@ -71,15 +86,17 @@ def retried(flows: pl.DataFrame, most_chance: float) -> pl.DataFrame:
 def _tried_receivers(waits: pl.DataFrame, most_chance: float) -> pl.DataFrame:
     """Return `dst_addr`: to whom waits double more often than those between packets that come at any time.
 
-    Of two such waits, the second is r times the first or more with a probability of 1 / (1 + r).
+    Of two such waits, the second is r times the first or more with a probability of 1 / (1 + r). Trials whose
+    chances differ have no more successes than as many of their mean chance (Hoeffding, 1956).
 
     Parameters
     ----------
-    waits : `dst_addr`, and whether each of its waits has `doubled`
+    waits : `dst_addr`, whether each of its waits has `doubled`, and whether the connection then `goes_on`
     """
-    least, most = DOUBLED_WAITS
-    each = waits.group_by("dst_addr").agg(pl.col("doubled").sum(), every=pl.len())
-    doubled, every = (each[name].to_list() for name in ("doubled", "every"))
-    chance = 1 / (1 + least) - 1 / (1 + most)
-    surely = [binomial.tail(*counts, chance) <= most_chance for counts in zip(doubled, every, strict=True)]
+    longer = [1 / (1 + times) for times in DOUBLED_WAITS]
+    chance = longer[0] - longer[1]
+    of_wait = pl.when("goes_on").then(chance / longer[0]).otherwise(chance)
+    each = waits.group_by("dst_addr").agg(pl.col("doubled").sum(), every=pl.len(), chance=of_wait.mean())
+    figures = (each[name].to_list() for name in ("doubled", "every", "chance"))
+    surely = [binomial.tail(*counts) <= most_chance for counts in zip(*figures, strict=True)]
     return each.filter(pl.Series(surely, dtype=pl.Boolean)).select("dst_addr")
