@@ -30,8 +30,9 @@ SHORTEST_NS = 200_000_000
 themselves. Before that, a packet may be sent again once to probe (RFC 8985), after a time that is not doubled."""
 
 PORTS = ["src_port", "dst_port"]
-CONNECTION = ["pair", *PORTS]
-"""What is sent again is sent over one connection; other connections of the pair send what they like meanwhile."""
+"""Of a connection. What is sent again is sent over one; others of the pair send what they like meanwhile."""
+
+PORT_BITS = 16
 
 RETRIES_SCHEMA = {"src_addr": pl.String, "dst_addr": pl.String, "since_ns": pl.Int64, "until_ns": pl.Int64}
 
@@ -49,21 +50,17 @@ def retried(flows: pl.DataFrame, most_chance: float, ports: pl.DataFrame | None 
     most_chance : chance at which waits of other packets to a receiver may be taken for tries
     ports : `src_port` and `dst_port` of each `row` of the flows table; None if they are not known
     """
-    suspect = flows.filter((pl.col("bytes") <= PACKET_BYTES).any().over("pair"))
-    of_row = [pl.lit(None).alias(port) for port in PORTS] if ports is None else ports[suspect["row"]].get_columns()
-    size, before = pl.col("bytes"), pl.col("bytes").shift()
-    tried = (before == size.shift(2)) & (before <= PACKET_BYTES) & (size >= before)
-    wait, earlier = pl.col("wait_ns"), pl.col("wait_ns").shift()
+    suspect = _by_connection(flows.filter((pl.col("bytes") <= PACKET_BYTES).any().over("pair")), ports)
+    begin, size, before = pl.col("flow_start_ns"), pl.col("bytes"), pl.col("bytes").shift()
+    alone = pl.col("connection") == pl.col("connection").shift(LEAST_TRIES - 1)
     waits = (
-        suspect.with_columns(of_row)
-        .sort(*CONNECTION, "flow_start_ns")
-        .with_columns(
-            wait_ns=pl.col("flow_start_ns").diff().over(CONNECTION),
-            tried=tried.over(CONNECTION),
-            goes_on=(size > before).over(CONNECTION),
-            first_ns=pl.col("flow_start_ns").shift(LEAST_TRIES - 1).over(CONNECTION),
+        suspect.with_columns(
+            first_ns=begin.shift(LEAST_TRIES - 1),
+            earlier_ns=begin.shift() - begin.shift(2),
+            ratio=(begin - begin.shift()) / (begin.shift() - begin.shift(2)),
+            goes_on=size > before,
+            tried=alone & (before == size.shift(2)) & (before <= PACKET_BYTES) & (size >= before),
         )
-        .with_columns(ratio=(wait / earlier).over(CONNECTION), earlier_ns=earlier.over(CONNECTION))
         # What goes on sooner than it would be tried again does so for another reason.
         .filter(
             "tried", pl.col("earlier_ns") >= SHORTEST_NS, ~pl.col("goes_on") | (pl.col("ratio") >= DOUBLED_WAITS[0])
@@ -81,6 +78,14 @@ def retried(flows: pl.DataFrame, most_chance: float, ports: pl.DataFrame | None 
         pl.col("back_flow_start_ns") < pl.col("until_ns"), pl.col("back_flow_end_ns") > pl.col("since_ns")
     )
     return vain.join(answered, on=list(RETRIES_SCHEMA), how="anti").sort(list(RETRIES_SCHEMA))
+
+
+def _by_connection(flows: pl.DataFrame, ports: pl.DataFrame | None) -> pl.DataFrame:
+    """Return flows connection by connection, in the order of time, with the number of the `connection`."""
+    number = pl.col("pair").cast(pl.Int64)
+    for port in PORTS:
+        number = number * 2**PORT_BITS + (0 if ports is None else pl.lit(ports[port].gather(flows["row"]).fill_null(0)))
+    return flows.with_columns(connection=number).sort("connection", maintain_order=True)
 
 
 def _tried_receivers(waits: pl.DataFrame, most_chance: float) -> pl.DataFrame:
