@@ -1,10 +1,9 @@
 """Retries: packets that are sent again and again because nothing comes back. They show a path that is down.
 
 A sender whose packet is not acknowledged sends it again and waits twice as long each time (RFC 6298, section 5.5).
-Once the path is back, the next try is answered, and the connection goes on where it was: what begins after twice the
-wait may be of any size.
 Such packets are seen at the sender's switch, so the sender and its link are well: the receiver, or the path to it, is
-not. A process that was stopped does not look so, for the kernel of its host goes on to acknowledge.
+not. A process that was stopped does not look so, for the kernel of its host goes on to acknowledge. Once the path is
+back, the next try is answered and the connection goes on, so the record of that try may be larger than a packet.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ LEAST_TRIES = 3
 """Records of one size, one after the other, that are a retry: two waits, of which the second is twice the first."""
 
 DOUBLED_WAITS = (1.8, 2.2)
-"""Ratios of two waits that are twice as long, give or take the ticks of a timer: captured ones are 1.92 to 1.98."""
+"""Ratios of two waits that are twice as long, give or take the ticks of a timer: captured ones are 1.92 to 2.00."""
 
 SHORTEST_NS = 200_000_000
 """Shortest wait before a retry, ns: TCP waits for 200 ms, and messages of a GPU follow each other as quickly by
@@ -33,6 +32,7 @@ PORTS = ["src_port", "dst_port"]
 """Of a connection. What is sent again is sent over one; others of the pair send what they like meanwhile."""
 
 PORT_BITS = 16
+"""Bits of a port's number."""
 
 RETRIES_SCHEMA = {"src_addr": pl.String, "dst_addr": pl.String, "since_ns": pl.Int64, "until_ns": pl.Int64}
 
@@ -91,8 +91,9 @@ def _by_connection(flows: pl.DataFrame, ports: pl.DataFrame | None) -> pl.DataFr
 def _tried_receivers(waits: pl.DataFrame, most_chance: float) -> pl.DataFrame:
     """Return `dst_addr`: to whom waits double more often than those between packets that come at any time.
 
-    Of two such waits, the second is r times the first or more with a probability of 1 / (1 + r). Trials whose
-    chances differ have no more successes than as many of their mean chance (Hoeffding, 1956).
+    Of two such waits, the second is r times the first or more with a probability of 1 / (1 + r). What goes on counts
+    only if it is that late, so its chance is larger. Trials whose chances differ are no likelier to succeed far more
+    often than expected than as many of their mean chance (Hoeffding, 1956).
 
     Parameters
     ----------
