@@ -62,7 +62,7 @@ STAGES: tuple[Stage, ...] = (
         "diagnosis",
         reads=("flows", "topology", "jobs", "job_members", "pairs", "steps"),
         writes=("diagnoses",),
-        flow_columns=(*NEEDED_OF_FLOWS, "switch_path"),
+        flow_columns=(*NEEDED_OF_FLOWS, "src_port", "dst_port", "switch_path"),
         sees_others=True,
         takes=("job_traffic", "step_ends"),
     ),

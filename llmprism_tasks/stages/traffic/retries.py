@@ -2,7 +2,8 @@
 
 A sender whose packet is not acknowledged sends it again and waits twice as long each time (RFC 6298, section 5.5).
 Such packets are seen at the sender's switch, so the sender and its link are well: the receiver, or the path to it, is
-not. A process that was stopped does not look so, for the kernel of its host goes on to acknowledge.
+not. A process that was stopped does not look so, for the kernel of its host goes on to acknowledge. Once the path is
+back, the next try is answered and the connection goes on, so the record of that try may be larger than a packet.
 """
 
 from __future__ import annotations
@@ -21,38 +22,49 @@ LEAST_TRIES = 3
 """Records of one size, one after the other, that are a retry: two waits, of which the second is twice the first."""
 
 DOUBLED_WAITS = (1.8, 2.2)
-"""Ratios of two waits that are twice as long, give or take the ticks of a timer: captured ones are 1.92 to 1.98."""
+"""Ratios of two waits that are twice as long, give or take the ticks of a timer: captured ones are 1.92 to 2.00."""
 
-SHORTEST_NS = 100_000_000
+SHORTEST_NS = 200_000_000
 """Shortest wait before a retry, ns: TCP waits for 200 ms, and messages of a GPU follow each other as quickly by
-themselves."""
+themselves. Before that, a packet may be sent again once to probe (RFC 8985), after a time that is not doubled."""
+
+PORTS = ["src_port", "dst_port"]
+"""Of a connection. What is sent again is sent over one; others of the pair send what they like meanwhile."""
+
+PORT_BITS = 16
+"""Bits of a port's number."""
 
 RETRIES_SCHEMA = {"src_addr": pl.String, "dst_addr": pl.String, "since_ns": pl.Int64, "until_ns": pl.Int64}
 
 
-def retried(flows: pl.DataFrame, most_chance: float) -> pl.DataFrame:
+def retried(flows: pl.DataFrame, most_chance: float, ports: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return tries in vain, three at a time: `src_addr`, `dst_addr`, `since_ns` (the first), `until_ns` (the third).
 
-    The pair sent nothing else meanwhile, and nothing came back. Heartbeats and other packets that come at any time wait
-    twice as long as before now and then. So more of what a receiver is sent must do so than chance explains. Sorted by
-    pair and time.
+    The connection sent nothing else meanwhile, and nothing came back. Heartbeats and other packets that come at any
+    time wait twice as long as before now and then. So more of what a receiver is sent must do so than chance explains.
+    Sorted by pair and time.
 
     Parameters
     ----------
     flows : as `nic_pairs.numbered` returns, all flows of some time
     most_chance : chance at which waits of other packets to a receiver may be taken for tries
+    ports : `src_port` and `dst_port` of each `row` of the flows table; None if they are not known
     """
-    suspect = flows.filter((pl.col("bytes") <= PACKET_BYTES).any().over("pair")).sort("pair", "flow_start_ns")
-    waited = pl.col("flow_start_ns").diff().over("pair")
-    again = ((pl.col("bytes").diff() == 0) & (pl.col("bytes") <= PACKET_BYTES)).over("pair")
+    suspect = _by_connection(flows.filter((pl.col("bytes") <= PACKET_BYTES).any().over("pair")), ports)
+    begin, size, before = pl.col("flow_start_ns"), pl.col("bytes"), pl.col("bytes").shift()
+    alone = pl.col("connection") == pl.col("connection").shift(LEAST_TRIES - 1)
     waits = (
-        suspect.with_columns(wait_ns=waited, again=again)
-        .with_columns(
-            ratio=pl.col("wait_ns") / pl.col("wait_ns").shift().over("pair"),
-            again=pl.col("again") & pl.col("again").shift().over("pair"),
-            first_ns=pl.col("flow_start_ns").shift(LEAST_TRIES - 1).over("pair"),
+        suspect.with_columns(
+            first_ns=begin.shift(LEAST_TRIES - 1),
+            earlier_ns=begin.shift() - begin.shift(2),
+            ratio=(begin - begin.shift()) / (begin.shift() - begin.shift(2)),
+            goes_on=size > before,
+            tried=alone & (before == size.shift(2)) & (before <= PACKET_BYTES) & (size >= before),
         )
-        .filter("again", pl.col("wait_ns") >= 2 * SHORTEST_NS)
+        # What goes on sooner than it would be tried again does so for another reason.
+        .filter(
+            "tried", pl.col("earlier_ns") >= SHORTEST_NS, ~pl.col("goes_on") | (pl.col("ratio") >= DOUBLED_WAITS[0])
+        )
         .with_columns(doubled=pl.col("ratio").is_between(*DOUBLED_WAITS))
         .rename({"flow_start_ns": "last_ns"})
     )
@@ -68,18 +80,29 @@ def retried(flows: pl.DataFrame, most_chance: float) -> pl.DataFrame:
     return vain.join(answered, on=list(RETRIES_SCHEMA), how="anti").sort(list(RETRIES_SCHEMA))
 
 
+def _by_connection(flows: pl.DataFrame, ports: pl.DataFrame | None) -> pl.DataFrame:
+    """Return flows connection by connection, in the order of time, with the number of the `connection`."""
+    number = pl.col("pair").cast(pl.Int64)
+    for port in PORTS:
+        number = number * 2**PORT_BITS + (0 if ports is None else pl.lit(ports[port].gather(flows["row"]).fill_null(0)))
+    return flows.with_columns(connection=number).sort("connection", maintain_order=True)
+
+
 def _tried_receivers(waits: pl.DataFrame, most_chance: float) -> pl.DataFrame:
     """Return `dst_addr`: to whom waits double more often than those between packets that come at any time.
 
-    Of two such waits, the second is r times the first or more with a probability of 1 / (1 + r).
+    Of two such waits, the second is r times the first or more with a probability of 1 / (1 + r). What goes on counts
+    only if it is that late, so its chance is larger. Trials whose chances differ are no likelier to succeed far more
+    often than expected than as many of their mean chance (Hoeffding, 1956).
 
     Parameters
     ----------
-    waits : `dst_addr`, and whether each of its waits has `doubled`
+    waits : `dst_addr`, whether each of its waits has `doubled`, and whether the connection then `goes_on`
     """
-    least, most = DOUBLED_WAITS
-    each = waits.group_by("dst_addr").agg(pl.col("doubled").sum(), every=pl.len())
-    doubled, every = (each[name].to_list() for name in ("doubled", "every"))
-    chance = 1 / (1 + least) - 1 / (1 + most)
-    surely = [binomial.tail(*counts, chance) <= most_chance for counts in zip(doubled, every, strict=True)]
+    longer = [1 / (1 + times) for times in DOUBLED_WAITS]
+    chance = longer[0] - longer[1]
+    of_wait = pl.when("goes_on").then(chance / longer[0]).otherwise(chance)
+    each = waits.group_by("dst_addr").agg(pl.col("doubled").sum(), every=pl.len(), chance=of_wait.mean())
+    figures = (each[name].to_list() for name in ("doubled", "every", "chance"))
+    surely = [binomial.tail(*counts) <= most_chance for counts in zip(*figures, strict=True)]
     return each.filter(pl.Series(surely, dtype=pl.Boolean)).select("dst_addr")

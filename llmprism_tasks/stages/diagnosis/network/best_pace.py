@@ -14,7 +14,7 @@ import polars as pl
 from llmprism_tasks.numerics.robust import sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
-from llmprism_tasks.stages.diagnosis.network.path_pace import HOP_ON_PATH, placed
+from llmprism_tasks.stages.diagnosis.network.path_pace import HOP_ON_PATH, LEAST_SIGMA, placed
 
 NOW, PAST = 12, 3
 """Most steps of a job that show its pace now (the last ones) and before (the look-back's first ones)."""
@@ -28,9 +28,6 @@ ALIKE_RATIO = 1.1
 
 LEAST_PEERS = 4
 """Least hops that are compared with each other: of four, one that is slow does not move the median much."""
-
-LEAST_SIGMA = 0.05
-"""Least deviation of the logarithm of a pace: healthy paths differ by a few percent permanently."""
 
 UNKNOWN_STAGE = -1
 """The pipeline stage where none is known."""
@@ -97,6 +94,7 @@ def _judge_paces(compared: pl.DataFrame, settings: DiagnosisSettings) -> pl.Data
             ring_bound=pl.col("kind") == "dp",
             innocent=pl.lit(value=False),
             proven=pl.lit(value=False),
+            near=pl.lit(0.0),
             by_peers="by_peers",
             by_past="by_past",
             of_class="class",

@@ -85,7 +85,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
                     passing.add(job_id)  # what is slower by a third now and then was not lost
                 else:
                     rows.append(row | alternatives(culprit) | fault)
-            elif (culprit["transfers"] > 1 or culprit["own"]) and len(culprit["candidates"]) <= MOST_NAMED:
+            elif _is_parted(culprit) and len(culprit["candidates"]) <= MOST_NAMED:
                 rows.append(row | alternatives(culprit) | _undecided_fault(culprit))
     unexplained = hops.filter(~pl.col("job_id").is_in([*passing, *(row["job_id"] for row in rows)]))
     rows.extend(cross_group.rows(unexplained, losses, evidence, settings))
@@ -116,6 +116,12 @@ def _fault(culprit: Row, job_id: str, losses: Losses, settings: DiagnosisSetting
         "subject": subject(culprit["device"]),
         "how": how,
     }
+
+
+def _is_parted(culprit: Row) -> bool:
+    """Return whether the data part the devices at all. That a ring is slow alike does not part its NICs, unless the
+    paces of its hops make one of them likelier than not."""
+    return bool(culprit["transfers"] > 1 or culprit["own"] or certainty(culprit) > MAJORITY)
 
 
 def _undecided_fault(culprit: Row) -> Row:

@@ -18,7 +18,7 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import MAJORITY, Floats
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.network.path_pace import HOP_ON_PATH
+from llmprism_tasks.stages.diagnosis.network.path_pace import HOP_ON_PATH, JUDGED, RING
 
 DEVICE = ["device_type", "device"]
 
@@ -89,7 +89,7 @@ def suspect(hops: pl.DataFrame, settings: DiagnosisSettings) -> Suspicion:
     ----------
     hops : as `path_pace.compared` returns
     """
-    crossings = left = devices(hops.with_row_index("hop"))
+    crossings = left = devices(_with_hints(hops).with_row_index("hop"))
     culprits: list[dict[str, Any]] = []
     while (found := _most_suspect(left, settings)) is not None:
         culprits.append(found)
@@ -99,12 +99,24 @@ def suspect(hops: pl.DataFrame, settings: DiagnosisSettings) -> Suspicion:
     return Suspicion(crossings, pl.DataFrame(culprits, schema=CULPRIT_SCHEMA))
 
 
+def _with_hints(hops: pl.DataFrame) -> pl.DataFrame:
+    """Add `hint`: by how much a hop of a ring that is slow alike speaks for its devices, a logarithm of odds.
+
+    Members of a ring that wait for another one show their own pace by chance only. The fewer of them do not, the more
+    each of these hops hints at its devices. So do hops as slow as the slowest, the fewer they are: a device lets data
+    pass at its own rate. A hop that is quicker than that speaks against its devices. NULL for all other hops.
+    """
+    alike = pl.when("slow").then(pl.col("near").exp()).otherwise(0.0).mean().over(RING)
+    hint = (pl.col("near") - alike.log()).clip(math.log(FAULT_UNFELT))
+    return hops.with_columns(hint=pl.when(pl.col("slow") & pl.col("ring_bound") & ~pl.col("proven")).then(hint))
+
+
 def devices(hops: pl.DataFrame) -> pl.DataFrame:
     """Return each hop once per device that it crosses: NICs, switches and links, and NICs and links in its direction.
 
     A link is named by its two switches in alphabetical order, a direction by its switches in the order of the path.
     """
-    facts = ["hop", *HOP_ON_PATH, "now", "usual", "ratio", "slow", "ring_bound", "innocent", "proven"]
+    facts = ["hop", *HOP_ON_PATH, "now", "usual", "ratio", *JUDGED, "hint"]
     switches = (
         hops.explode("switch_path", empty_as_null=True)
         .drop_nulls("switch_path")
@@ -258,8 +270,6 @@ def _count_accusations(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFram
     A hop at its usual pace clears its devices, unless that pace is no better than the pace of slow hops of its kind:
     such a hop is limited by something else, and further slowness would not show. A hop that sends early at its usual
     pace clears its devices, too. If hops of a ring are proven slow, only devices crossed by them can slow the ring.
-    Members of a ring that wait for another one show their own pace by chance only. The fewer of them do not, the more
-    each of these hops hints at its devices.
 
     Returns
     -------
@@ -268,7 +278,7 @@ def _count_accusations(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFram
     the quickest), `hops` (numbers of the slow hops), `units` (how many slow units cross it), `all_units` (number of
     slow units of its jobs), `accusing` (numbers of the transfers that accuse it: the hop itself, or one hop of a ring
     that is slow alike, for all of them), `clearing` (numbers of the hops that clear it), `hints` (each slow hop of a
-    ring that is slow alike: `hop`, `transfer`, and its `hint`, a logarithm of odds), `hinted` (their sum)
+    ring that is slow alike: `hop`, `transfer`, and its `hint`), `hinted` (their sum)
     """
     same = [*DEVICE, "job_id", "kind"]
     pace = pl.when("slow").then("now").median().over(same)
@@ -277,10 +287,7 @@ def _count_accusations(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFram
     shared = (pl.col("device_type") != "switch") & (pl.col("ratio") >= slow_rate)
     quicker = (pace.is_null() | (pl.col("now") * slow_rate <= pace)) & ~shared
     proven, crossed = (pl.col("proven").any().over(*which, "job_id", "unit") for which in ([], DEVICE))
-    ring = ["job_id", "kind", "unit"]
-    first = pl.col("hop").min().over(ring)
-    held_up = pl.col("slow") & pl.col("ring_bound") & ~pl.col("proven")
-    share = pl.col("hop").filter("slow").n_unique().over(ring) / pl.col("hop").n_unique().over(ring)
+    first = pl.col("hop").min().over(RING)
     marked = crossings.with_columns(
         slow_units=pl.col("unit").filter("slow").n_unique().over("job_id"),
         slow=pl.col("slow") & (crossed | ~proven),
@@ -288,7 +295,7 @@ def _count_accusations(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFram
         clears=~pl.col("slow") & (pl.col("innocent") | quicker),
         transfer=pl.when(pl.col("ring_bound") & ~pl.col("proven")).then(first).otherwise("hop"),
         by_itself=pl.col("kind") != "dp",
-        hint=pl.when(held_up & (crossed | ~proven)).then(-share.log()),
+        hint=pl.when(crossed | ~proven).then("hint"),
     )
     of_jobs = (
         marked.filter("slow").unique([*DEVICE, "job_id"]).group_by(DEVICE).agg(all_units=pl.col("slow_units").sum())

@@ -38,6 +38,12 @@ NEAR, FAINT = 0.75, 0.25
 slow; as buffers fill, bytes also wait before the hops that lead there, each time less. Hops that send before they have
 received, by more than a faint share of that time, are quick."""
 
+LEAST_SIGMA = 0.05
+"""Least deviation of the logarithm of a pace: healthy paths differ by a few percent permanently."""
+
+JUDGED = ["slow", "ring_bound", "innocent", "proven", "near"]
+"""What a hop is found to be in its unit, as `compared` returns it."""
+
 HOP_ON_PATH = [*HOP, "path"]
 """Queue pairs of a hop are hashed to different spines; each path has its own pace."""
 
@@ -181,16 +187,17 @@ def paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     Returns
     -------
     `HOP_ON_PATH`, `switch_path`, `step_ns`, `slow`, `place`, `pace` (ns per byte), `own` (pace of the first large
-    record, NULL without one), `pushed` (whether that record was over before another hop of the ring began) and, of
-    rings whose records do not show how slow they are, `wait_ns` (as `waits` returns). A record that is sent before all
-    members of the ring have arrived waits for no other member.
+    record, NULL without one), `own_least` (the same, without the time before its sender received anything), `pushed`
+    (whether that record was over before another hop of the ring began) and, of rings whose records do not show how slow
+    they are, `wait_ns` (as `waits` returns). A record that is sent before all members of the ring have arrived waits
+    for no other member than those that its sender receives from.
     """
     shown = _record_paces(timed(records, settings), settings)
     lasted = transfers(records).filter(pl.col("bytes") >= settings.least_bytes, pl.col("lasted_ns") > 0)
     whole = lasted.with_columns(pace=pl.col("lasted_ns") / pl.col("bytes")).drop("lasted_ns", "bytes", "pair")
     in_bursts = _rings_in_bursts(shown, whole, settings)
     of_bursts = whole.join(in_bursts, on=RING, how="semi").with_columns(
-        own=pl.lit(None, pl.Float64), pushed=pl.lit(value=False)
+        own=pl.lit(None, pl.Float64), own_least=pl.lit(None, pl.Float64), pushed=pl.lit(value=False)
     )
     every = pl.concat([shown.join(in_bursts, on=RING, how="anti"), of_bursts.select(shown.columns)])
     waiting = waits(records.join(in_bursts, on=RING, how="semi"))
@@ -239,21 +246,26 @@ def _record_paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.Data
     # does not move it.
     held = pl.col("bytes").sort_by(by_pace).cum_sum()
     pace = by_pace.sort().filter(held >= MAJORITY * pl.col("bytes").sum()).first()
-    own, over_ns = (
-        pl.when(large).then(value).sort_by("flow_start_ns", "flow_end_ns").drop_nulls().first()
-        for value in (duration / pl.col("bytes"), pl.col("flow_end_ns"))
+    begin, end = pl.col("flow_start_ns"), pl.col("flow_end_ns")
+    own, since_ns, over_ns = (
+        pl.when(large).then(value).sort_by(begin, end).drop_nulls().first() for value in (by_pace, begin, end)
     )
     by_step = records.group_by("place", "step_ns").agg(
-        first, pace=pace, own=own, over_ns=over_ns, begins_ns=pl.col("flow_start_ns").min()
+        first, pace=pace, own=own, since_ns=since_ns, over_ns=over_ns, begins_ns=begin.min()
     )
     begins = pl.col("begins_ns").min().over(*HOP, "step_ns")
     # Clocks of switches differ, so what was over shortly before may have been under way.
     early = pl.col("over_ns") + settings.least_work_ms * 1e6 <= pl.col("complete_ns")
+    # What a member sends after its own part it has received. So its first record may have waited for who sends to it.
+    came = by_step.group_by(*RING, "step_ns", src_addr="dst_addr").agg(came_ns=pl.col("begins_ns").max())
+    waited = pl.when(pl.col("came_ns").is_between("since_ns", "over_ns")).then(pl.col("came_ns") - pl.col("since_ns"))
+    moving = 1 - waited.fill_null(0) / (pl.col("over_ns") - pl.col("since_ns"))
     return (
-        by_step.with_columns(begins_ns=begins)
-        .with_columns(complete_ns=pl.col("begins_ns").max().over("job_id", "kind", "unit", "step_ns"))
-        .with_columns(pushed=early.fill_null(value=False))
-        .drop("over_ns", "begins_ns", "complete_ns")
+        by_step.join(came, on=[*RING, "step_ns", "src_addr"], how="left", maintain_order="left")
+        .with_columns(begins_ns=begins)
+        .with_columns(complete_ns=pl.col("begins_ns").max().over(*RING, "step_ns"))
+        .with_columns(pushed=early.fill_null(value=False), own_least=pl.col("own") * moving)
+        .drop("since_ns", "over_ns", "begins_ns", "complete_ns", "came_ns")
     )
 
 
@@ -267,31 +279,36 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     Returns
     -------
     sorted by `HOP_ON_PATH`, with `switch_path`, `now` and `usual` (ns per byte in slow and in healthy steps), `ratio`,
-    `slow`, `ring_bound` (all hops of its ring are slow, so its pace may be that of the slowest), `innocent` and
-    `proven`. All hops of a ring wait for its slowest hop. If some are slower than others, even if only in what they
+    `slow`, `ring_bound` (all hops of its ring are slow, so its pace may be that of the slowest), `innocent`, `proven`
+    and `near` (logarithm of how likely a slow hop of its ring would be as quick as it is, over that at the pace of the
+    slowest one). All hops of a ring wait for its slowest hop. If some are slower than others, even if only in what they
     send early, those alone are `slow` and the others `innocent`. Hops that were slow in what they sent early are
     `proven`. A hop that never sends early is neither. Paths seen in too few slow steps or too few healthy ones are
     absent.
     """
     ratio = pl.col("now") / pl.col("usual")
     ring = pl.col("kind") == "dp"
-    unit = ["job_id", "kind", "unit"]
-    worst = pl.when(ring).then(pl.col("ratio").max().over(unit)).otherwise("ratio")
+    worst = pl.when(ring).then(pl.col("ratio").max().over(RING)).otherwise("ratio")
     slow = (pl.col("ratio") >= settings.slow_rate) & (pl.col("ratio") * settings.slow_rate >= worst)
+    # A hop that waits for the slow one has any pace up to that one's, so its ring parts them only if there is a gap.
+    gap = pl.col("ratio").log().sort().diff().max().over(RING).fill_null(0.0) >= math.log(settings.slow_rate)
+    slow |= ring & (pl.col("ratio") >= settings.slow_rate).all().over(RING) & ~gap
+    behind = pl.col("quick").log() - pl.col("quick").filter("slow").max().log().over(RING)
     measured = pl.col("pushes") >= settings.least_steps
+    pushed_slowly = measured & pl.col("proves").fill_null(value=False)
     own_ratio = pl.when(measured).then("pushed").otherwise("own_ratio")
-    longest, clocks_ns = pl.col("wait_ns").max().over(unit), settings.least_work_ms * 1e6
+    longest, clocks_ns = pl.col("wait_ns").max().over(RING), settings.least_work_ms * 1e6
     waited_for = (pl.col("wait_ns") >= pl.max_horizontal(NEAR * longest, clocks_ns)).fill_null(value=False)
     waits_itself = pl.col("wait_ns") <= -pl.max_horizontal(FAINT * longest, clocks_ns)
     # Where bytes wait before no hop, a ring with pauses waits for its members.
-    slow &= pl.col("wait_ns").is_null().all().over(unit) | waited_for.any().over(unit)
+    slow &= pl.col("wait_ns").is_null().all().over(RING) | waited_for.any().over(RING)
     # Where another hop of a ring is at its usual pace, the ring stretches nothing, and who is slow is so by itself:
     # a queue before the slow link may take at once what is sent early.
     # One channel may be slow and another not, on another path: a hop is at its usual pace if all of its paths are.
-    stretched = (pl.col("ratio").max().over(HOP) >= settings.slow_rate).all().over(unit)
+    stretched = (pl.col("ratio").max().over(HOP) >= settings.slow_rate).all().over(RING)
     early = slow & stretched & (own_ratio < settings.slow_rate)
     held_up = ring & (early | waits_itself).fill_null(value=False) & ~waited_for
-    by_itself = (slow & ~held_up).any().over(unit)
+    by_itself = (slow & ~held_up).any().over(RING)
     return (
         _with_own_ratio(by_step, settings)
         .group_by("place")
@@ -299,38 +316,44 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
             pl.col(*HOP_ON_PATH, "switch_path").first(),
             now=pl.col("pace").filter("slow").median(),
             usual=pl.col("pace").filter(~pl.col("slow")).median(),
+            quick=pl.col("pace").filter("slow").quantile(INNOCENT_QUANTILE, "lower"),
             own_ratio=pl.col("own_ratio").quantile(INNOCENT_QUANTILE, "lower"),
             pushes=pl.col("own_ratio").filter("pushed").count(),
             pushed=pl.col("own_ratio").filter("pushed").median(),
+            proves=pl.col("least_ratio").filter("pushed").median() >= settings.slow_rate,
             wait_ns=pl.col("wait_ns").filter("slow").median() - pl.col("wait_ns").filter(~pl.col("slow")).median(),
             enough=_is_seen_often(settings),
         )
         .filter("enough")
-        .with_columns(ratio=ratio)
+        .with_columns(ratio=ratio, quick=pl.col("quick") / pl.col("usual"))
         .with_columns(
-            ring_bound=ring & slow.all().over(unit), slow=slow & ~(held_up & by_itself), innocent=held_up & by_itself
+            ring_bound=ring & slow.all().over(RING), slow=slow & ~(held_up & by_itself), innocent=held_up & by_itself
         )
-        .with_columns(proven=pl.col("slow") & ring & (measured | waited_for))
-        .select(*HOP_ON_PATH, "switch_path", "now", "usual", "ratio", "slow", "ring_bound", "innocent", "proven")
+        .with_columns(
+            proven=pl.col("slow") & ring & (pushed_slowly | waited_for), near=-((behind / LEAST_SIGMA) ** 2) / 2
+        )
+        .select(*HOP_ON_PATH, "switch_path", "now", "usual", "ratio", *JUDGED)
         .sort(HOP_ON_PATH)
     )
 
 
 def _with_own_ratio(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Add `own_ratio`, a hop's own pace over its usual one.
+    """Add `own_ratio`, a hop's own pace over its usual one, and `least_ratio`, of `own_least`.
 
     Only slow steps count in which the hop's unit was slow and some hop of the unit was slow by itself; anything else
     that is slow in a step does not tell which hop it was. NULL otherwise.
     """
-    rate, own_ratio = (
-        pl.col(name) / pl.col(name).filter(~pl.col("slow")).median().over("place") for name in ("pace", "own")
+    rate, own_ratio, least_ratio = (
+        pl.col(name) / pl.col(usual).filter(~pl.col("slow")).median().over("place")
+        for name, usual in (("pace", "pace"), ("own", "own"), ("own_least", "own"))
     )
-    rated = by_step.with_columns(rate=rate, own_ratio=own_ratio)
+    rated = by_step.with_columns(rate=rate, own_ratio=own_ratio, least_ratio=least_ratio)
     felt, shown = (
         (pl.col(name) >= settings.slow_rate).any().over("job_id", "kind", "unit", "step_ns")
         for name in ("rate", "own_ratio")
     )
-    return rated.with_columns(own_ratio=pl.when(pl.col("slow") & felt & shown).then("own_ratio")).drop("rate")
+    ratios = pl.col("own_ratio", "least_ratio")
+    return rated.with_columns(pl.when(pl.col("slow") & felt & shown).then(ratios)).drop("rate")
 
 
 def extra(records: pl.DataFrame, hops: pl.DataFrame) -> pl.DataFrame:

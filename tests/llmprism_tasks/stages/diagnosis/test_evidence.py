@@ -23,11 +23,17 @@ HOSTS = {f"host-{addr}": [addr] for addr in "abcd"}
 NICS = members({"j": {addr: f"host-{addr}" for addr in "abcd"}})
 PAIRS = {"ab": "dp", "ba": "dp", "cd": "dp", "dc": "dp", "ac": "pp", "ca": "pp", "bd": "pp", "db": "pp"}
 
+CHAT = 100
+"""Bytes of what members tell each other over a connection of its own."""
+
 
 def tables(
     *, steps: int = 40, start: float = 40_000, again: Sequence[float] = (), beside: Sequence[Any] = ()
 ) -> dict[str, Any]:
-    """Return two replicas of two stages that train in this window and, for twenty steps, in the one before it."""
+    """Return two replicas of two stages that train in this window and, for twenty steps, in the one before it.
+
+    Records of `CHAT` bytes have a port of their own, those of others are not known.
+    """
     begins = [*every(1000, count=steps, start=start - 60_000), *again]
     sync = [begin + 800 for begin in begins]
     links = [row for link in ("ac", "bd") for row in pipeline(*link, begins, back=120)]
@@ -46,13 +52,22 @@ def tables(
     ]
     pairs = [(WINDOW.start_ns, "j", pair[0], pair[1], kind, 1, 1, 1, 1.0) for pair, kind in PAIRS.items()]
     kinds = pl.DataFrame(pairs, schema=frames.empty("pairs").schema, orient="row")
+    port = pl.when(pl.col("bytes") == CHAT).then(pl.lit(7946, pl.Int32)).alias("dst_port")
     return {
-        **taken("diagnosis", visible(flows(rows), WINDOW), job_members=NICS, pairs=kinds),
+        **taken("diagnosis", visible(flows(rows).with_columns(port), WINDOW), job_members=NICS, pairs=kinds),
         "topology": topology(HOSTS),
         "job_members": NICS,
         "pairs": kinds,
         "steps": pl.DataFrame(own, schema=frames.empty("steps").schema, orient="row"),
     }
+
+
+@pytest.mark.parametrize(("size", "told"), [(CHAT, True), (CHAT + 1, False)])
+def test_tries_in_vain_are_told_whatever_goes_over_another_connection(size: int, told: bool) -> None:
+    tries = [(at, at, "a", "d", 8_948) for at in (1000, 1440, 2300, 4000, 7400)]
+    evidence = gather(**tables(beside=[*tries, (1500, 1500, "a", "d", size)]), window=WINDOW, settings=SETTINGS)
+    assert evidence is not None
+    assert evidence.retried.select(nic_pairs.PAIR).unique().rows() == ([("a", "d")] if told else [])
 
 
 def test_evidence_is_gathered_from_window_and_look_back() -> None:

@@ -21,11 +21,15 @@ def sent(times: Sequence[float], size: int = 8_948, pair: str = "ab") -> list[Ro
     return [(at, at, pair[0], pair[1], size) for at in times]
 
 
-def found(*rows: Sequence[Row]) -> list[tuple[str, str, float, float]]:
-    numbered, _ = nic_pairs.numbered(flows(*rows))
+def found(*rows: Sequence[Row], ports: dict[int, int] | None = None) -> list[tuple[str, str, float, float]]:
+    """Return what is told of records; `ports` is the port of each size, or else no ports are known."""
+    table = flows(*rows)
+    port = table.select(pl.col("bytes").replace_strict(ports or {}, default=None, return_dtype=pl.Int32).alias("port"))
+    known = port.select(src_port="port", dst_port="port")
+    numbered, _ = nic_pairs.numbered(table)
     return [
         (src, dst, (since - WINDOW.start_ns) / MS, (until - WINDOW.start_ns) / MS)
-        for src, dst, since, until in retries.retried(numbered, CHANCE).rows()
+        for src, dst, since, until in retries.retried(numbered, CHANCE, known if ports else None).rows()
     ]
 
 
@@ -63,7 +67,7 @@ def test_all_that_try_to_reach_a_receiver_count_together() -> None:
     assert not found(sent(two), sent(two, pair="cd"))
 
 
-@pytest.mark.parametrize(("wait", "tells"), [(99, False), (100, True)])
+@pytest.mark.parametrize(("wait", "tells"), [(199, False), (200, True)])
 def test_messages_that_follow_each_other_quickly_are_no_tries(wait: float, tells: bool) -> None:
     assert bool(found(sent([1000 + wait * at for at in (0, 1, 3, 7, 15)][: 5 if tells else 3]))) == tells
 
@@ -78,6 +82,25 @@ def test_packets_of_several_sizes_or_with_others_between_are_no_tries() -> None:
     assert not found(sent([1000, 1440, 2300, 4000]), sent([7400], 8_000))
     assert not found(TRIES, sent([1500], 100))
     assert found(TRIES, sent([1500], 100, "ac"))
+
+
+@pytest.mark.parametrize("port", [7946, 50_000])
+def test_other_connections_send_what_they_like_meanwhile(port: int) -> None:
+    """The port of 100 bytes is another one, or that of the tries."""
+    assert bool(found(TRIES, sent([1500], 100), ports={8_948: 50_000, 100: port})) == (port == 7946)
+
+
+@pytest.mark.parametrize(("back", "tells"), [(3800, False), (3900, True), (4100, True), (4300, False)])
+def test_a_connection_that_goes_on_when_it_would_be_tried_again_was_tried(back: float, tells: bool) -> None:
+    """Each of two senders tries three times, the last time after 860 ms, and then sends 2 MB 1.7 s later, or so."""
+    tries = [sent([1000, 1440, 2300], pair=pair) for pair in ("ab", "cb")]
+    assert bool(found(*tries, [(back, back + 40, src, "b", 2_000_000) for src in "ac"])) == tells
+
+
+def test_a_probe_before_the_first_try_is_no_wait_that_did_not_double() -> None:
+    """Of 3 in 3 waits, or 3 in 4, the former alone is more than chance."""
+    assert found(sent([824, 1000, 1440, 2300, 4000, 7400]))
+    assert not found(sent([760, 1000, 1440 + 176, 2300 + 176, 4000 + 176, 7400 + 176][:5]))
 
 
 @pytest.mark.parametrize(("at", "left"), [(999, 3), (1001, 2), (7399, 2), (7401, 3), (2299, 1)])

@@ -170,12 +170,29 @@ def test_of_two_groups_the_slow_one_is_told_and_of_three_not_two(slow: str, well
     assert found(job(*rings, ring(well)))["subject"].to_list() == names
 
 
-@pytest.mark.parametrize(("others", "names"), [(2.3, [("slow_nic", "c")]), (2.5, [])])
+@pytest.mark.parametrize(("others", "names"), [(2.65, [("slow_nic", "c")]), (2.75, [("slow_network", "c")]), (2.9, [])])
 def test_where_a_ring_s_hops_differ_its_slowest_are_to_blame(others: float, names: Named) -> None:
-    """They break into pieces elsewhere, each at a better pace; 2.4 is a quarter better than 3."""
+    """They break into pieces elsewhere, each at a better pace; 2.7 is better than 3 by a tenth, two deviations."""
     hops = ring("abcd")
     slower = [dataclasses.replace(hop, factor=3 if "c" in (hop.src, hop.dst) else others) for hop in hops]
     assert named(job(slower)) == names
+
+
+@pytest.mark.parametrize(
+    ("next_", "told"), [(1.7, ("slow_nic", ["b", "c"])), (1.84, ("slow_network", ["b", "c"])), (1.94, None)]
+)
+def test_hops_that_wait_for_a_nic_do_not_accuse_the_leaf_that_they_share_with_it(
+    next_: float, told: tuple[str, list[str]] | None
+) -> None:
+    """Records that a collector joined over pauses make each hop as slow as it waits, and one just quick enough to
+    stand out. Where the next hop is nearly as slow as those of `b`, its NICs may be at fault as well."""
+    around = ["leaf-0"] * 3 + ["leaf-0 s leaf-1"] + ["leaf-1"] * 3 + ["leaf-1 s leaf-0"]
+    paces = (1.97, 1.94, next_, 1.75, 1.68, 1.7, 1.65, 1.57)
+    hops = [
+        dataclasses.replace(hop, factor=pace) for hop, pace in zip(ring("abcdefgh", 1, *around), paces, strict=True)
+    ]
+    rows = [(row["kind"], row["candidates"] and row["candidates"][:2]) for row in found(job(hops)).to_dicts()]
+    assert rows == ([told] if told else [])
 
 
 def test_of_the_only_two_nics_of_a_slow_direction_both_may_be_at_fault() -> None:

@@ -156,6 +156,35 @@ def test_who_pushes_slowly_is_proven_slow(before: float, times: int, proven: lis
     assert found.filter("proven")["src_addr"].to_list() == proven
 
 
+@pytest.mark.parametrize(("come", "proven"), [(40, ["b"]), (130, ["b"]), (140, []), (198, ["b"])])
+def test_a_push_that_may_have_waited_for_who_sends_to_it_proves_nothing(come: float, proven: list[str]) -> None:
+    """`b` pushes 4 MB to `c` from 50 to 197 ms, three times as long as usual, and `a` begins to send to `b` meanwhile:
+    of the rest, 62.5 ms are a quarter longer than usual. What was over before, or began after, did not wait."""
+    begins = [(step * 1000, 100) for step in range(6)] + [(6000 + step * 2000, 300) for step in range(3)]
+    ring = [(at + 200, at + 200 + length, src, dst, 8 * MB) for at, length in begins for src, dst in ("ab", "bc", "ca")]
+    before = [(at + come, at + come + 4, "a", "b", MB // 3) for at, length in begins if length == 300]
+    pushed = [(at + 50, at + 197, "b", "c", 4 * MB) for at, length in begins if length == 300]
+    records = placed(*ring, *before, *pushed, kind="dp", rings=["abc"])
+    found = path_pace.compared(path_pace.paces(records, DEFAULT), DEFAULT)
+    assert "b" in found.filter("slow")["src_addr"].to_list()
+    assert [src for src in found.filter("proven")["src_addr"] if src == "b"] == proven
+
+
+@pytest.mark.parametrize(
+    ("others", "bound"), [((2.0, 1.7, 1.4, 1.26), True), ((2.0, 1.7, 1.3, 1.27), False), ((2.0, 1.7, 1.4, 1.2), False)]
+)
+def test_hops_of_any_pace_up_to_the_slowest_may_all_wait_for_it(others: tuple[float, ...], bound: bool) -> None:
+    """Without a gap of a quarter between two of them, and where none is at its usual pace."""
+    healthy = [(step * 1000, step * 1000 + 100, src, dst, 8 * MB) for step in range(6) for src, dst in RING]
+    rows = [
+        (at, at + 100 * factor, src, dst, 8 * MB)
+        for at in (6000, 8000, 10_000)
+        for (src, dst), factor in zip(RING, others, strict=True)
+    ]
+    found = path_pace.compared(path_pace.paces(placed(*healthy, *rows, kind="dp", rings=["abcd"]), DEFAULT), DEFAULT)
+    assert found["ring_bound"].all() == bound
+
+
 def test_a_step_that_is_slow_for_another_reason_tells_nothing_of_who_pushed() -> None:
     """In five slow steps both hops are slow, also by themselves; in three their ring is not, and `a` stumbles once."""
     paces = [(1.0, 1.0, 1.0, False)] * 6 + [(1.0, 1.3, 1.0, True)] * 3 + [(3.0, 3.0, 3.0, True)] * 5
@@ -163,7 +192,7 @@ def test_a_step_that_is_slow_for_another_reason_tells_nothing_of_who_pushed() ->
     by_step = pl.DataFrame(
         [
             {**columns, "src_addr": src, "dst_addr": dst, "place": place, "step_ns": step, "slow": slow}
-            | {"pace": pace, "own": own[place], "pushed": False, "wait_ns": None}
+            | {"pace": pace, "own": own[place], "own_least": own[place], "pushed": False, "wait_ns": None}
             for step, (pace, *own, slow) in enumerate(paces)
             for place, (src, dst) in enumerate(("ab", "ba"))
         ]
@@ -257,12 +286,13 @@ def test_hops_before_which_bytes_wait_about_as_long_are_proven_and_those_that_se
         [
             {"job_id": "j", "kind": "dp", "unit": "a", "src_addr": src, "dst_addr": dst, "path": None}
             | {"switch_path": None, "place": place, "step_ns": step, "slow": step > 5}
-            | {"pace": 3.0 if step > 5 else 1.0, "own": None, "pushed": False}
+            | {"pace": 3.0 if step > 5 else 1.0, "own": None, "own_least": None, "pushed": False}
             | {"wait_ns": waits[src] * 1e6 if step > 5 else 0.0}
             for step in range(9)
             for place, (src, dst) in enumerate(RING)
         ],
-        schema_overrides={"path": pl.String, "switch_path": pl.List(pl.String), "own": pl.Float64},
+        schema_overrides={"path": pl.String, "switch_path": pl.List(pl.String)}
+        | dict.fromkeys(("own", "own_least"), pl.Float64),
     )
     found = path_pace.compared(by_step, DEFAULT)
     assert found.filter("proven")["src_addr"].to_list() == proven
