@@ -11,18 +11,25 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from llmprism_tasks.numerics.graphs import RING_PEERS, connected_components
 from llmprism_tasks.numerics.robust import MAJORITY, THOUSANDFOLD_NATS, Floats, Integers
 from llmprism_tasks.stages.parallelism.pair_graph import ENDS
-
-KINDS = ("other", "dp", "pp", "ep", "cp")
-OTHER, DP, PP, EP, CP = range(len(KINDS))
+from llmprism_tasks.stages.parallelism.pair_kinds.misfits import (
+    CP,
+    DP,
+    EP,
+    KINDS,
+    OTHER,
+    PP,
+    Job,
+    Labels,
+    closed_ways,
+    misfits,
+)
 
 MISREAD_ODDS = 0.05
 """Odds that the steps of a pair look like those of another kind, for each kind."""
@@ -45,44 +52,8 @@ many bytes by chance, but that is as seldom as once in a thousand."""
 SAME_ROLE = math.log(1.1)
 """How far apart, as a logarithm, bytes of pairs that are next to each other in size may be within one role."""
 
-TREE_PEERS = 4
-"""Receivers of a member of two binary trees: parent and two children in one, in which it is no leaf, and a parent in
-the other. Rings have fewer."""
-
 MOST_ASSIGNMENTS = 512
 """Ways that are tried of a job at most."""
-
-Labels = npt.NDArray[np.int64]
-
-
-class Job(NamedTuple):
-    """A job's pairs as arrays of shape (pairs,), its NICs as arrays of shape (nics,).
-
-    Attributes
-    ----------
-    src, dst : NICs
-    link, back : numbers of the two hosts of a pair, in its order and in the other
-    evidence : shape (pairs, kinds), logarithms of likelihoods
-    voted : what each pair is by itself
-    fills : whether what recurs in each goes on through the step
-    gathers : whether each may gather parameters: it fills the step, both ways at the same time
-    bytes_ : what each moves in a step
-    role : which role each plays
-    host, rail : of NICs; a rail is a NIC's place in its host
-    """
-
-    src: Integers
-    dst: Integers
-    link: Integers
-    back: Integers
-    evidence: Floats
-    voted: Labels
-    fills: npt.NDArray[np.bool_]
-    gathers: npt.NDArray[np.bool_]
-    bytes_: Floats
-    role: Integers
-    host: Integers
-    rail: Integers
 
 
 def likeliest(pairs: pl.DataFrame, job_members: pl.DataFrame, least_presence: float) -> pl.DataFrame:
@@ -216,7 +187,7 @@ def _choices(job: Job) -> list[tuple[Integers, list[tuple[float, Labels]]]]:
         # Stages answer each other, whether their micro-batches were seen to take turns or not; so does who exchanges.
         answered = [PP, EP] if np.isin(job.back[of_role], job.link[of_role]).all() else []
         gathered = [DP] if job.gathers[of_role].all() else []
-        around = [DP] if _closed(job, of_role).any() else []
+        around = [DP] if closed_ways(job, of_role).any() else []
         kinds = np.unique(np.r_[voted, evidence.argmax(axis=1), OTHER, answered, gathered, around].astype(np.int64))
         linked = _kinds_of_parts(job, of_role, np.minimum(job.link[of_role], job.back[of_role]))
         own = [
@@ -282,124 +253,3 @@ def _assignments_by_likelihood(
             if at + 1 < len(options[role]) and following not in met:
                 met.add(following)
                 heapq.heappush(waiting, (cost + options[role][at][0] - options[role][at + 1][0], following))
-
-
-def misfits(job: Job, label: Labels) -> dict[str, int]:
-    """Count what does not fit any layout."""
-    n = job.host.size
-    is_ = {kind: label == kind for kind in (DP, PP, EP, CP)}
-    reducing = is_[DP] | is_[EP] | is_[CP]
-    group = connected_components(job.src[reducing], job.dst[reducing], n)
-    same = group[job.src] == group[job.dst]
-    found = {"within": int((is_[PP] & same).sum())}
-    of_roles = (np.flatnonzero(is_[PP] & (job.role == role)) for role in np.unique(job.role[is_[PP]]))
-    found["closed"] = sum(int(_closed(job, some).sum()) for some in of_roles)
-    of_rings = (np.flatnonzero(is_[DP] & (job.role == role)) for role in np.unique(job.role[is_[DP]]))
-    found["ends"] = sum(_count_ends_of_lines(job, some) for some in of_rings)
-    found["unanswered"] = int((is_[PP] & ~np.isin(job.back, job.link[is_[PP]])).sum())
-    found["apart"] = _count_missing_pairs(job, is_[EP], is_[DP])
-    found["crowded"] = _count_excess_peers(job, is_[CP], RING_PEERS) + _count_excess_peers(job, is_[DP], TREE_PEERS)
-    ring = connected_components(job.src[is_[DP]], job.dst[is_[DP]], n)
-    # Blocks may share the hops of a ring of gradients that they are part of, and gradients those of tokens and blocks.
-    along = is_[CP] & (ring[job.src] == ring[job.dst])
-    found["open"] = _count_open_ends(job, is_[CP] & ~along, is_[CP]) + _count_open_ends(job, along, is_[CP] | is_[DP])
-    found["open"] += _count_open_ends(job, reducing, reducing) if is_[DP].any() else 0
-    closed = np.isin(np.arange(n), job.src[is_[DP]]) & np.isin(np.arange(n), job.dst[is_[DP]])
-    # Who exchanges tokens with several NICs of a host shares gradients with them, by hops inside the host.
-    hopping = is_[CP] | (is_[EP] if not _has_rail_crossing(job, is_[EP]) else np.zeros_like(is_[EP]))
-    bridges = hopping & (ring[job.src] != ring[job.dst]) & closed[job.src] & closed[job.dst]
-    found["bridges"] = int(bridges.sum())
-    used = np.zeros(n, bool)
-    for kind in is_.values():
-        used[job.src[kind]] = used[job.dst[kind]] = True
-    found["idle"] = int((~used).sum())
-    found["uneven"] = _count_uneven_nics(job, group, reducing)
-    return found
-
-
-def _closed(job: Job, pairs: Integers) -> npt.NDArray[np.bool_]:
-    """Return which pairs of one role lead all around, by NICs with two neighbours each: rings do. A pipeline has two
-    ends, and where parts of the model are interleaved the way from the last stage to the first carries less."""
-    src, dst, nics = job.src[pairs], job.dst[pairs], job.host.size
-    ways = np.unique(np.minimum(src, dst) * nics + np.maximum(src, dst))
-    peers = np.bincount(np.r_[ways // nics, ways % nics], minlength=nics)
-    part = connected_components(src, dst, nics)
-    with_ends = np.zeros(nics, bool)
-    with_ends[part[(peers > 0) & (peers != RING_PEERS)]] = True
-    return ~with_ends[part[src]]
-
-
-def _count_ends_of_lines(job: Job, some: Integers) -> int:
-    """Count NICs that share gradients of one role with one other NIC alone, which does so with more: of a ring all have
-    two neighbours, and who is a leaf of one binary tree is none of the other. Stages are a line with such ends. A ring
-    that passes from NIC to NIC inside a host is a line with both ends there."""
-    src, dst, nics = job.src[some], job.dst[some], job.host.size
-    there, back = src * nics + dst, dst * nics + src
-    peers = np.bincount(np.union1d(there, back) // nics, minlength=nics)
-    end, onward = np.divmod(np.intersect1d(there, back), nics)
-    ends = end[(peers[end] == 1) & (peers[onward] > 1)]
-    _, of_host = np.unique(job.host[ends], return_counts=True)
-    return int((of_host == 1).sum())
-
-
-def _count_uneven_nics(job: Job, group: Integers, reducing: npt.NDArray[np.bool_]) -> int:
-    """Count NICs whose group is not as large as most; a group may pass by a NIC inside its host, and not be seen."""
-    seen = np.zeros(job.host.size, bool)
-    seen[job.src[reducing]] = seen[job.dst[reducing]] = True
-    counted = seen | ~np.isin(job.host, job.host[seen])
-    sizes = np.bincount(group, minlength=job.host.size)[group[counted]]
-    return int(sizes.size - np.bincount(sizes).max())
-
-
-def _count_excess_peers(job: Job, some: npt.NDArray[np.bool_], most: int) -> int:
-    """Count by how many a NIC's peers of a kind are more than a collective needs."""
-    ends = (np.bincount(end[some], minlength=job.host.size) for end in (job.src, job.dst))
-    return int(sum(np.maximum(peers - most, 0).sum() for peers in ends))
-
-
-def _count_open_ends(job: Job, ring: npt.NDArray[np.bool_], onward: npt.NDArray[np.bool_]) -> int:
-    """Count NICs where a ring comes in and does not go on, or the other way round, but for those where it may go on
-    through another NIC of the host.
-
-    Parameters
-    ----------
-    ring : its pairs
-    onward : those that it may go on by
-    """
-    n = int(job.host.max(initial=0)) + 1
-    sending, receiving = (
-        [np.bincount(job.host[np.unique(end[some])], minlength=n) for some in (ring, onward)]
-        for end in (job.src, job.dst)
-    )
-    lost, found = sending[0] - receiving[1], receiving[0] - sending[1]
-    return int((np.maximum(lost, 0) + np.maximum(found, 0)).sum())
-
-
-def _has_rail_crossing(job: Job, exchange: npt.NDArray[np.bool_]) -> bool:
-    """Return whether an exchange goes from rail to rail."""
-    return bool((job.rail[job.src] != job.rail[job.dst])[exchange].any())
-
-
-def _count_missing_pairs(job: Job, exchange: npt.NDArray[np.bool_], gradients: npt.NDArray[np.bool_]) -> int:
-    """Count the pairs between hosts that an exchange of all with all would have, and which are not there.
-
-    Gradients may share a pair with tokens. It carries more than tokens alone then, so one that carries less than all
-    pairs of the exchange is none of it.
-    """
-    if not exchange.any():
-        return 0
-    group = connected_components(job.src[exchange], job.dst[exchange], job.host.size)
-    crossing = _has_rail_crossing(job, exchange)
-    members = np.unique(np.r_[job.src[exchange], job.dst[exchange]])
-    place = group[members] if crossing else group[members] * (job.rail.max() + 1) + job.rail[members]
-    _, place = np.unique(place, return_inverse=True)
-    size = np.bincount(place)
-    at_host = np.bincount(place * (job.host.max() + 1) + job.host[members])
-    expected = int((size * size).sum() - (at_host * at_host).sum())
-    within = np.full(job.host.size, -1)
-    within[members] = place
-    least = np.full(size.size, np.inf)
-    np.minimum.at(least, within[job.src[exchange]], job.bytes_[exchange])
-    met = (within[job.src] >= 0) & (within[job.src] == within[job.dst]) & (job.host[job.src] != job.host[job.dst])
-    met &= exchange | (gradients & (job.bytes_ >= least[within[job.src]]))
-    return max(0, expected - int(met.sum()))

@@ -21,11 +21,11 @@ from functools import partial, reduce
 
 import numpy as np
 
-from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Integers
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
+from llmprism_tasks.stages.step_division.groups.pooled_traffic import Traffic
 from llmprism_tasks.stages.step_division.groups.templates import byte_clock, passes, silence_clock, step_ends
-from llmprism_tasks.stages.step_division.groups.templates.accumulation import MOST_BATCHES, accumulated
+from llmprism_tasks.stages.step_division.groups.templates.accumulation import MOST_BATCHES
 from llmprism_tasks.stages.step_division.groups.templates.fit import (
     CLOCKED_SILENCES_PER_STEP,
     SILENCES_PER_STEP,
@@ -35,7 +35,6 @@ from llmprism_tasks.stages.step_division.groups.templates.levels import (
     CLEAR_SIGMAS,
     CLOCKED_CLEAR_SIGMAS,
     EXPLAINED_BYTES,
-    LEAST_VARIANCE,
     NEARLY_ALL,
     SAME_TEMPLATE,
     Steps,
@@ -49,6 +48,14 @@ from llmprism_tasks.stages.step_division.groups.templates.levels import (
     leaves_out,
     takes_part,
     times_of,
+)
+from llmprism_tasks.stages.step_division.groups.templates.steps_of_passes import (
+    cut_near_places,
+    end_of_backward,
+    has_passes_of_one,
+    has_visible_passes,
+    steps_by_passes,
+    steps_of_micro_batches,
 )
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 
@@ -109,9 +116,9 @@ def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings, *, b
     if found is None or found.explained < NEARLY_ALL or found.whole.sum() < NEARLY_ALL * ends.size:
         return None
     longest = fitting.longest(CLOCKED_SILENCES_PER_STEP, found.template)
-    passed = _end_of_backward(ends, fitting) if by_passes else None
+    passed = end_of_backward(ends, fitting) if by_passes else None
     if passed is not None:
-        return _cut_near_places(passed.places, fitting, longest, found) if passed.moved else None
+        return cut_near_places(passed.places, fitting, longest, found) if passed.moved else None
     sender = np.zeros(int(traffic.pair.max()) + 1, np.int64)
     sender[traffic.pair] = traffic.stream
     records = traffic.pair, traffic.starts, traffic.sizes
@@ -126,25 +133,6 @@ def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings, *, b
     if ended is None or waited(ended.ends_ns[ended.whole][:-1]) <= waited(ends[:-1]) + step_ends.MOVED_ENDS_LATENESS:
         return None
     return ended
-
-
-def _cut_near_places(places: Floats, fitting: Fitting, silences: Silences, found: Steps) -> Steps | None:
-    """Return the steps of a group, cut at silences near a place of each of the steps that were found; None where hardly
-    any is like others then.
-
-    How long silences are does not count: a cut that is a burst off is worth as much less as an e-fold of a silence is
-    elsewhere.
-
-    Parameters
-    ----------
-    places : bytes that the group had sent until then
-    """
-    sent, step = fitting.traffic.sent, found.template.sum()
-    # A step before each, too, for some have more between them: an evaluation.
-    places = np.concatenate([places, places - step])
-    off = np.abs(sent[silences.at][:, np.newaxis] - places).min(axis=1) / step
-    bursts = silences.at.size / (sent[-1] / step)
-    return fitting.cut(silences, -off * bursts, found.template)
 
 
 def _find_steps(
@@ -163,7 +151,7 @@ def _find_steps(
     if by_passes:
         cycled = _steps_by_silence_clock(likely, fitting)
         # By chance the longest silences come again after several steps of any kind, too.
-        if cycled is not None and not all(_has_visible_passes(cycled, fitting, n) for n in times_of(cycled, fitted)):
+        if cycled is not None and not all(has_visible_passes(cycled, fitting, n) for n in times_of(cycled, fitted)):
             cycled = None
         best = _steps_with_passes(likely, best, fitting)
         best = best if cycled is None else _likelier(cycled, best, fitting)
@@ -174,8 +162,8 @@ def _find_steps(
         best = best._replace(clarity_of_parts=float(np.nanmax([-np.inf, *parts])))
         # Between pauses they are steps: what comes once after each pause is no optimizer.
         if not (best.told or best.ended) and (by_silence or best.explained >= EXPLAINED_BYTES):
-            made_of = _steps_of_micro_batches(best, fitting)
-            shown = _steps_by_passes(best, fitting) if by_passes else None
+            made_of = steps_of_micro_batches(best, fitting)
+            shown = steps_by_passes(best, fitting) if by_passes else None
             # Where passes are seen, single pairs are asked as well: they tell the ends more exactly.
             best = made_of or shown or best._replace(told=by_silence)
     if not by_bytes or by_silence or (best is not None and best.told):
@@ -220,7 +208,7 @@ def _steps_by_silence_clock(tried: list[Steps], fitting: Fitting) -> Steps | Non
     single = any(np.isnan(one.clarity) and one.explained >= EXPLAINED_BYTES for one in tried)
     if single and not _comes_again_without_pauses(again.step, fitting):
         return None
-    sure = again.correlation >= MAJORITY or (not single and _has_visible_passes(found, fitting))
+    sure = again.correlation >= MAJORITY or (not single and has_visible_passes(found, fitting))
     return found if sure and not (single and found.clarity >= CLEAR_SIGMAS) else None
 
 
@@ -248,67 +236,13 @@ def _likelier(cycled: Steps, best: Steps | None, fitting: Fitting) -> Steps:
     if times_larger > SAME_TEMPLATE:
         return cycled if _silence_between(best, fitting) >= cycled.period_ns else best
     parts = round(float(np.exp(-times_larger)))
-    return cycled if parts > 1 and _has_visible_passes(cycled, fitting, parts) else best
+    return cycled if parts > 1 and has_visible_passes(cycled, fitting, parts) else best
 
 
 def _silence_between(steps: Steps, fitting: Fitting) -> float:
     """Return how long the silence between two steps typically is, ns."""
     ends, starts = steps.ends_ns[:-1], fitting.traffic.starts
     return float(np.median(starts[np.searchsorted(starts, ends, side="right")] - ends))
-
-
-def _steps_of_micro_batches(micro: Steps, fitting: Fitting) -> Steps | None:
-    """Return the steps of a group, given the micro-batches that they are made of; None where these are steps, as far
-    as anybody can tell.
-
-    What is not seen to have a forward and a backward pass may be a part of a micro-batch, as layers are, and the
-    silence any that comes once: then others say where steps end.
-    """
-    traffic, known = fitting.traffic, {"clear": CLEAR_SIGMAS, "jitter": LEAST_VARIANCE}
-    told = accumulated(traffic, fitting.silences, micro.until_ns, micro.whole, **known)
-    if told is None:
-        return None
-    begins = np.append(traffic.starts[0] - 1, micro.ends_ns[:-1])[told.first]
-    places = traffic.sent[np.searchsorted(traffic.starts, begins, "right")] + told.place * micro.template.sum()
-    step = micro._replace(template=told.batches * micro.template)
-    ended = _cut_near_places(places, fitting, fitting.silences, step)
-    return None if ended is None else ended._replace(told=True, ended=_has_visible_passes(micro, fitting))
-
-
-def _steps_by_passes(found: Steps, fitting: Fitting) -> Steps | None:
-    """Return the steps of a group, cut where the backward pass ends; None where silences show no passes.
-
-    Where it is not clear that what was found are steps, the cuts must make some: passes seem to end in several, too.
-    """
-    backward = _end_of_backward(found.ends_ns[found.whole], fitting)
-    if backward is None:
-        return None
-    longest = fitting.longest(CLOCKED_SILENCES_PER_STEP, found.template)
-    steps = _cut_near_places(backward.places, fitting, longest, found)
-    if steps is None or not (found.is_clear() or steps.is_likely()):
-        return None
-    return steps._replace(ended=True)
-
-
-def _has_visible_passes(steps: Steps, fitting: Fitting, parts: int = 1) -> bool:
-    """Say whether silences show a forward and a backward pass in steps, or in what was taken for them.
-
-    Parameters
-    ----------
-    parts : into how many segments a smaller template cuts each
-    """
-    return _end_of_backward(steps.ends_ns[steps.whole], fitting, parts) is not None
-
-
-def _has_passes_of_one(steps: Steps, tried: list[Steps], fitting: Fitting) -> bool:
-    """Say whether silences show one forward and one backward pass in all of a step, and not in several of a smaller
-    template."""
-    return all(_has_visible_passes(steps, fitting, parts) for parts in [1, *times_of(steps, tried)])
-
-
-def _end_of_backward(ends: Integers, fitting: Fitting, parts: int = 1) -> passes.Backward | None:
-    known = {"same_bytes": fitting.byte_tolerance, "jitter": LEAST_VARIANCE}
-    return passes.end_of_backward(fitting.traffic, fitting.silences, ends, parts=parts, **known)
 
 
 def _choose_clear_template(
@@ -330,7 +264,7 @@ def _choose_clear_template(
         one
         for one in tried
         if one.clarity >= 0
-        and (one.explained > more or _has_passes_of_one(one, tried, fitting))
+        and (one.explained > more or has_passes_of_one(one, tried, fitting))
         and not leaves_out(one, fitted, fitting.traffic)
     ]
     clear = next((one for one in known if one.clarity >= CLEAR_SIGMAS and one.explained > more), None)
@@ -410,7 +344,7 @@ def _steps_with_passes(tried: list[Steps], best: Steps | None, fitting: Fitting)
     explaining.sort(key=lambda one: one.template.sum())
     most = best.template.sum() if best is not None and best.told else np.inf
     asked = (one for one in explaining if one.template.sum() < most)
-    smallest = next((one for one in asked if _has_passes_of_one(one, explaining, fitting)), None)
+    smallest = next((one for one in asked if has_passes_of_one(one, explaining, fitting)), None)
     if smallest is None:
         return best
     larger = (one for one in explaining if one.template.sum() >= smallest.template.sum())
