@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -152,3 +153,11 @@ def degrees_of(
 ) -> pl.DataFrame:
     """Return the degrees of jobs with these pairs, and nothing else known of them."""
     return degrees.degrees(pairs, dp_groups.rings(pairs, job_members, topology), peers)
+
+
+def chatter(src: str, dst: str, *, total: int, count: int = 40, until: float = 20_000, seed: int = 1) -> list[Row]:
+    """Return messages at random times, of random sizes that add up to about `total` bytes: no rhythm at all."""
+    draw = random.Random(f"{src}{dst}{seed}")
+    sizes = [draw.uniform(0.2, 2) for _ in range(count)]
+    times = sorted(draw.uniform(0, until) for _ in sizes)
+    return [(at, at + 1, src, dst, round(total * size / sum(sizes))) for at, size in zip(times, sizes, strict=True)]
