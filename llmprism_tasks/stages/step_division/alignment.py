@@ -8,7 +8,7 @@ import polars as pl
 from llmprism_tasks.numerics import grouped_sort, ragged
 from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages.step_division.groups.misleading_periods import CUT_OFF_BURSTS
+from llmprism_tasks.stages.step_division.groups.rhythm_rows import CUT_OFF_BURSTS
 from llmprism_tasks.stages.step_division.kernels import circular_delay
 
 OTHER_PLACE = 0.25

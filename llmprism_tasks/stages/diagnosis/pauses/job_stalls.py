@@ -74,7 +74,10 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
 
 def _mark_stalled_steps(steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame | None:
-    """Return a job's steps with `longer` (ns), `late_ns`, and whether they are `long` and `still`; None if none are."""
+    """Return a job's steps with `longer` (ns), `late_ns`, `pause_ns`, and whether they are `long` and `still`.
+
+    None if no step stalls, or their pauses may be chance.
+    """
     usual_ns = pl.lit(steps["length_ns"].quantile(HEALTHY_STEP_QUANTILE))
     longer = pl.col("length_ns") - usual_ns
     # All gaps of a step, or the longest: a burst mistaken for an early one hides one or the other.
@@ -95,12 +98,12 @@ def _mark_stalled_steps(steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.
         return None
     if still.height < max(settings.least_steps, MAJORITY * long.height) or others.height < settings.least_steps:
         return None
-    if _chance(steps, still) > settings.chance_within(float(steps["length_ns"].sum())):
+    if _chance_of_pauses(steps, still) > settings.chance_within(float(steps["length_ns"].sum())):
         return None
     return steps if stalls.apart(still, others) and _is_occasional(still) else None
 
 
-def _chance(steps: pl.DataFrame, still: pl.DataFrame) -> float:
+def _chance_of_pauses(steps: pl.DataFrame, still: pl.DataFrame) -> float:
     """Return the chance that so many of a job's steps pause for so long, if pauses vary by chance alone.
 
     The deviation is that of all steps. If the long ones were left out, half of any distribution would stand out.

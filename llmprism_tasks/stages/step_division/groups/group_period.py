@@ -11,13 +11,13 @@ from llmprism_tasks.numerics.robust import MAJORITY, Flags
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.balance import STRAY_PART
 from llmprism_tasks.stages.step_division.groups.misleading_periods import (
-    CUT_OFF_BURSTS,
-    SILENT_PERIODS,
     drop_pause_periods,
     drop_periods_of_slow_steps,
     is_pause_period,
 )
 from llmprism_tasks.stages.step_division.groups.rhythm_rows import (
+    CUT_OFF_BURSTS,
+    SILENT_PERIODS,
     column_arrays,
     ends_of,
     largest_of_pair,

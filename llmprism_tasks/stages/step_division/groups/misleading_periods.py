@@ -10,6 +10,8 @@ import polars as pl
 from llmprism_tasks.numerics.robust import MAJORITY, Flags
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.rhythm_rows import (
+    CUT_OFF_BURSTS,
+    SILENT_PERIODS,
     column_arrays,
     ends_of,
     largest_of_pair,
@@ -20,12 +22,6 @@ from llmprism_tasks.stages.step_division.groups.rhythm_rows import (
 from llmprism_tasks.stages.step_division.kernels.gap_segmentation import STEPS_APART
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 from llmprism_tasks.stages.step_division.periodicity import AT_TURNS, WHOLE_PAIR, answered
-
-CUT_OFF_BURSTS = 1
-"""Bursts that a stream may show less than another because the data begin, or end, between the two."""
-
-SILENT_PERIODS = 2.0
-"""Periods of silence after which a stream is not waiting for its next burst any more."""
 
 HALVES_RATIO = 1.7
 """Bursts for each of another stream that lasts as long, from which on they may be the two halves of its period."""

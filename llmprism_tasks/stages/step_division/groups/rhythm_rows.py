@@ -1,4 +1,4 @@
-"""Rows of rhythms: what is asked of the streams of a group of NICs by several."""
+"""Rhythm rows: what several modules ask of the table of rhythms, which has a row for each stream of a group."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ import polars as pl
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.periodicity import PAIR, WHOLE_PAIR
+
+CUT_OFF_BURSTS = 1
+"""Bursts that a stream may show less than another because the data begin, or end, between the two."""
+
+SILENT_PERIODS = 2.0
+"""Periods of silence after which a stream is not waiting for its next burst any more."""
 
 
 def column_arrays(rhythms: pl.DataFrame, *names: str) -> Iterator[npt.NDArray[Any]]:

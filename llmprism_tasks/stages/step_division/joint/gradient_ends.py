@@ -11,7 +11,7 @@ from llmprism_tasks.numerics import ragged
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.group_steps import merge_steps, recut_at_step_ends
-from llmprism_tasks.stages.step_division.groups.misleading_periods import SILENT_PERIODS
+from llmprism_tasks.stages.step_division.groups.rhythm_rows import SILENT_PERIODS
 from llmprism_tasks.stages.step_division.groups.templates.levels import EXPLAINED_BYTES
 from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps, Streams, jointly_cut_streams, number_steps
 from llmprism_tasks.stages.step_division.joint.refusal import step_end_times
