@@ -23,7 +23,7 @@ import numpy as np
 
 from llmprism_tasks.numerics.robust import MAJORITY, Integers
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages.step_division.groups.pooled_traffic import Traffic
+from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
 from llmprism_tasks.stages.step_division.groups.templates import byte_clock, passes, silence_clock, step_ends
 from llmprism_tasks.stages.step_division.groups.templates.accumulation import MOST_BATCHES
 from llmprism_tasks.stages.step_division.groups.templates.fit import (
@@ -119,6 +119,9 @@ def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings, *, b
     passed = end_of_backward(ends, fitting) if by_passes else None
     if passed is not None:
         return cut_near_places(passed.places, fitting, longest, found) if passed.moved else None
+    reduced = step_ends.after_reductions(traffic, longest, ends) if by_passes else None
+    if reduced is not None:
+        return _cut_after_reductions(reduced, ends, fitting, longest, found)
     sender = np.zeros(int(traffic.pair.max()) + 1, np.int64)
     sender[traffic.pair] = traffic.stream
     records = traffic.pair, traffic.starts, traffic.sizes
@@ -133,6 +136,22 @@ def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings, *, b
     if ended is None or waited(ended.ends_ns[ended.whole][:-1]) <= waited(ends[:-1]) + step_ends.MOVED_ENDS_LATENESS:
         return None
     return ended
+
+
+def _cut_after_reductions(
+    reduced: Integers, ends: Integers, fitting: Fitting, longest: Silences, found: Steps
+) -> Steps | None:
+    """Return the steps of a group, cut after reductions; None where they end there.
+
+    Parameters
+    ----------
+    reduced : the silences after the reductions of each step, of `longest`
+    ends : when the steps ended that were found, ns
+    """
+    ended = np.searchsorted(longest.at, np.searchsorted(fitting.traffic.starts, ends, side="right"))
+    if np.isin(ended, reduced).mean() >= MAJORITY:
+        return None
+    return cut_near_places(fitting.traffic.sent[longest.at[reduced]], fitting, longest, found)
 
 
 def _find_steps(

@@ -6,6 +6,12 @@ while gradients come at the end of the next one: a NIC has just sent what it wil
 ones between steps are those after which the bytes of a step come latest, on the mean; on whichever of a sender's pairs
 they come latest, for sharded parameters are gathered over other pairs than gradients are reduced over.
 
+Where parameters of few layers are sharded, all gathers of a step may be over before its first reduction begins. Then
+both come about as late, wherever one begins to count. But between the gathers and the reductions lie a forward and a
+backward pass of the last layers, and between the reductions and the next gathers only the optimizer of a share of the
+parameters. So the step ends at the shorter of these two silences. Gathers and reductions are told apart where they go
+over different pairs, as those of Gloo go around a ring in opposite directions.
+
 Pipelines are not asked: their stages end a step one after another, and activations and gradients mirror each other.
 """
 
@@ -13,9 +19,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.robust import Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
 from llmprism_tasks.stages.step_division.groups.balance import MAIN_LINK_BYTES
-from llmprism_tasks.stages.step_division.groups.pooled_traffic import moved_before
+from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic, moved_before
+from llmprism_tasks.stages.step_division.groups.templates.levels import NEARLY_ALL
 
 MOVED_ENDS_LATENESS = 0.05
 """Logarithm of the time by which the bytes of a step must come later after other ends for those that were found to be
@@ -55,3 +62,50 @@ def waits(
     np.maximum.at(latest, sender[main], wait.T[main])
     longest: Floats = np.log(latest).mean(axis=0)
     return longest
+
+
+def after_reductions(traffic: Traffic, silences: Silences, ends: Integers) -> Integers | None:
+    """Return the silences between the reductions of a step and the gathers of the next: shape (changes,), of
+    `silences`; None where steps do not send first over some pairs and then over others, or neither silence is shorter
+    in nearly all steps.
+
+    Parameters
+    ----------
+    silences : of the group, at which it may be cut
+    ends : when the steps ended that were found, ns
+    """
+    turned = _over_other_pairs(traffic, silences)
+    if turned is None:
+        return None
+    changes = np.flatnonzero(np.diff(turned.astype(np.int64)))
+    if not NEARLY_ALL <= changes.size / (2 * ends.size) <= 1 / NEARLY_ALL:
+        return None
+    lengths, forth = silences.length[changes], turned[changes + 1]
+    shorter = (lengths[1:] < lengths[:-1]) == forth[1:]
+    if shorter.mean() >= NEARLY_ALL:
+        return changes[forth]
+    return changes[~forth] if shorter.mean() <= 1 - NEARLY_ALL else None
+
+
+def _over_other_pairs(traffic: Traffic, silences: Silences) -> Flags | None:
+    """Return whether what is sent between two silences goes over other pairs than most does: shape (silences + 1,);
+    None where no two sets of pairs take turns.
+    """
+    pairs = int(traffic.pair.max()) + 1
+    places = np.concatenate([[0], silences.at, [traffic.pair.size]])
+    sections = np.diff(moved_before(traffic.pair, traffic.sizes, places, pairs), axis=0)
+    direction = _directions(sections)
+    like = direction @ direction[np.linalg.norm(sections, axis=1).argmax()] >= MAJORITY
+    if like.all():
+        return None
+    one, other = _directions(np.stack([sections[like].sum(axis=0), sections[~like].sum(axis=0)]))
+    if one @ other >= MAJORITY:
+        return None
+    turned: Flags = direction @ other > direction @ one
+    return turned
+
+
+def _directions(bytes_: Floats) -> Floats:
+    """Return rows of bytes of pairs, each of length 1."""
+    directions: Floats = bytes_ / np.linalg.norm(bytes_, axis=1, keepdims=True)
+    return directions

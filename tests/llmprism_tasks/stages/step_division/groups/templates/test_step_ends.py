@@ -11,6 +11,7 @@ from handmade import MB, MS, WINDOW, Row, flows, messages, ring
 
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.group_steps import recut_at_step_ends
+from llmprism_tasks.stages.step_division.groups.pooled_traffic import Traffic
 from llmprism_tasks.stages.step_division.groups.templates import step_ends
 from llmprism_tasks.stages.step_division.periodicity import WHOLE_PAIR, stream_rhythms
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -134,6 +135,80 @@ def layers(begins: list[float]) -> list[Row]:
         rows += ring("abcd", [step + after for step in begins], length=10 * units, parts=1, size=30 * MB * units)
         after += 10 * units
     return rows
+
+
+def few_layers(optimizer: float = 20, *, reductions: str = "dcba") -> list[Row]:
+    """Return steps of two sharded layers, whose gathers are over after 480 ms and whose reductions begin at 640 ms.
+
+    Parameters
+    ----------
+    optimizer : ms from the last reduction to the next gather
+    reductions : the ring that they go around
+    """
+    rows: list[Row] = []
+    for after in (20, 200, 350, 430):
+        rows += ring("abcd", [step + after for step in STEPS], length=50, parts=1, size=20 * MB)
+    for after in (640, 1020 - optimizer - 130):
+        rows += ring(reductions, [step + after for step in STEPS], length=130, parts=1, size=40 * MB)
+    return rows
+
+
+@pytest.mark.parametrize("found", [480.0, 770.0])
+def test_of_few_sharded_layers_the_step_ends_at_the_shorter_silence_between_reductions_and_gathers(
+    found: float,
+) -> None:
+    known = [step + found for step in STEPS]
+    assert ends(few_layers(), known)[:-1] == pytest.approx([step + 1000 for step in STEPS][:-1])
+
+
+@pytest.mark.parametrize(("optimizer", "shorter"), [(150, True), (170, False)])
+def test_where_the_optimizer_takes_longer_than_the_passes_the_other_silence_is_the_shorter_one(
+    optimizer: float, *, shorter: bool
+) -> None:
+    """160 ms lie between the gathers and the reductions. Nobody can tell which are which by anything else."""
+    kept = [step + 1020 - optimizer for step in STEPS]
+    assert (ends(few_layers(optimizer), kept) == []) == shorter
+
+
+@pytest.mark.parametrize(("reductions", "moved"), [("dcba", True), ("abcd", False)])
+def test_gathers_and_reductions_over_the_same_pairs_are_not_told_apart(reductions: str, *, moved: bool) -> None:
+    known = [step + 480 for step in STEPS]
+    assert bool(ends(few_layers(reductions=reductions), known)) == moved
+
+
+def changes_per_step(bursts: list[tuple[float, list[int]]]) -> float:
+    """Return how many silences after reductions are found in a step of 1000 ms, of bursts of 50 ms; 0 if none.
+
+    Parameters
+    ----------
+    bursts : when each begins, ms, and the pairs that send
+    """
+    records = [(step + after, pair) for step in STEPS for after, pairs in bursts for pair in pairs]
+    starts, pair = (np.array(one, np.int64) for one in zip(*records, strict=True))
+    ends_ms = starts + 50
+    traffic = Traffic(pair, pair, starts, ends_ms, ends_ms, np.full(pair.size, 20 * MB))
+    found = step_ends.after_reductions(traffic, traffic.silences(1), np.array(STEPS[1:]))
+    return 0.0 if found is None else found.size / len(STEPS)
+
+
+GATHERS, REDUCTIONS = [0, 1, 2, 3, 4], [5, 6, 7, 8, 9]
+
+
+def test_steps_send_once_over_some_pairs_and_once_over_others() -> None:
+    once = [(20.0, GATHERS), (200.0, GATHERS), (640.0, REDUCTIONS), (930.0, REDUCTIONS)]
+    assert changes_per_step(once) == pytest.approx(1, abs=0.05)
+
+
+def test_layers_that_are_gathered_between_reductions_do_not_show_where_a_step_ends() -> None:
+    """Each layer is gathered, and its gradients are reduced, before the next one is gathered."""
+    layered = [(at + start, pairs) for at in (0, 330, 660) for start, pairs in ((20.0, GATHERS), (250.0, REDUCTIONS))]
+    assert changes_per_step(layered) == 0
+
+
+def test_what_some_pairs_send_alone_goes_over_no_other_pairs() -> None:
+    """The cosine between what two pairs of five send and what all of them do is 0.63."""
+    alone = [(600.0, [0]), (700.0, [1])]
+    assert changes_per_step([(20.0, GATHERS), (200.0, GATHERS), *alone]) == 0
 
 
 @pytest.mark.parametrize(("alone", "moved"), [(True, True), (False, False)])
