@@ -104,8 +104,9 @@ def _count_ends_of_lines(job: Job, some: Integers) -> int:
     peers = np.bincount(np.union1d(there, back) // nics, minlength=nics)
     end, onward = np.divmod(np.intersect1d(there, back), nics)
     ends = end[(peers[end] == 1) & (peers[onward] > 1)]
-    _, of_host = np.unique(job.host[ends], return_counts=True)
-    return int((of_host == 1).sum())
+    line = connected_components(src, dst, nics)[ends]
+    _, in_one_host = np.unique(line * nics + job.host[ends], return_counts=True)
+    return int((in_one_host == 1).sum())
 
 
 def _count_uneven_nics(job: Job, group: Integers, reducing: npt.NDArray[np.bool_]) -> int:

@@ -265,6 +265,18 @@ def test_a_ring_that_passes_inside_a_host_ends_there_twice(of_hosts: str, told: 
     assert {own[link] for link in both_ways("ab", "bc")} == {told}
 
 
+def test_lines_that_end_beside_each_other_are_no_rings() -> None:
+    """Two hops inside hosts seem to be links of two stages in a ring of four hosts. What they leave of the ring is two
+    lines: each host has an end of both."""
+    ring = [*around("abcdefgh"), *around("hgfedcba")]
+    links = both_ways("ab", "ef")
+    seem = [
+        *seeming([hop for hop in ring if hop not in links], "dp", 9),
+        *seeming(links, "pp", 9),
+    ]
+    assert set(kinds(seem, hosts=on_hosts("ab", "cd", "ef", "gh")).values()) == {"dp"}
+
+
 def test_who_exchanges_tokens_with_a_whole_host_shares_gradients_inside_it() -> None:
     """Each channel leaves a host of four at a NIC of its own, so gradients go around four times, and tokens go from
     each NIC to all."""
