@@ -140,8 +140,9 @@ class Division:
         if pairs.is_empty():
             return None
 
-        def ended(joint: JointSteps) -> JointSteps:
-            return gradient_ends.steps_ended_by(joint, pairs, self.settings.rhythm)
+        def ended(run: Run) -> JointSteps:
+            last = run.number == self.runs[-1].number
+            return gradient_ends.steps_ended_by(run.joint, pairs, self.settings.rhythm, last_run=last)
 
         endpoints, job_steps = _nic_and_job_steps(self.runs, self.window, self.settings, ended)
         if endpoints.is_empty():
@@ -184,12 +185,12 @@ def _nic_and_job_steps(
     found: Sequence[Run],
     window: Window,
     settings: Settings,
-    ended: Callable[[JointSteps], JointSteps] = lambda joint: joint,
+    ended: Callable[[Run], JointSteps] = lambda run: run.joint,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the steps of NICs and of jobs, as `completion` does, with `run`."""
     of_runs = []
     for run in found:
-        endpoints = completion.endpoint_steps(ended(run.joint), window, settings)
+        endpoints = completion.endpoint_steps(ended(run), window, settings)
         of_runs.append([run.counted(steps) for steps in (endpoints, completion.job_steps(endpoints, window, settings))])
     of_nics, of_jobs = zip(*of_runs, strict=True)
     return pl.concat(of_nics), pl.concat(of_jobs)

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics import ragged
-from llmprism_tasks.numerics.robust import Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.group_steps import merge_steps, recut_at_step_ends
 from llmprism_tasks.stages.step_division.groups.rhythm_rows import SILENT_PERIODS
@@ -20,7 +20,9 @@ from llmprism_tasks.stages.step_division.segmentation import STREAM_COLUMNS
 from llmprism_tasks.stages.traffic import nic_pairs
 
 
-def steps_ended_by(joint: JointSteps, pairs: pl.DataFrame, settings: RhythmSettings) -> JointSteps:
+def steps_ended_by(
+    joint: JointSteps, pairs: pl.DataFrame, settings: RhythmSettings, *, last_run: bool = True
+) -> JointSteps:
     """Return the same steps of jobs, by the same numbers, as the bursts of some pairs alone show them.
 
     Whoever found the steps, jobs that are silent between them end them alike, as `step_ends` says.
@@ -33,12 +35,13 @@ def steps_ended_by(joint: JointSteps, pairs: pl.DataFrame, settings: RhythmSetti
     joint : as `steps_of_jobs` returns
     pairs : `src_addr`, `dst_addr`. Those that are too broken to show the period are cut at the gap typical of their
         job's others
+    last_run : whether the numbers after the joint steps are free
     """
     streams = _recut_streams(joint, pairs, settings)
     once = streams.once.join(pairs, on=PAIR, how="semi")
     chosen = pl.concat([_streams_of_pairs(streams, pairs).select(STREAM_COLUMNS), once.select(STREAM_COLUMNS)])
     own = number_steps(joint.flows, streams, chosen, settings, joint.before_ns)
-    return replace(own, steps=_joint_step_numbers(own, joint))
+    return replace(own, steps=_joint_step_numbers(own, joint, last_run=last_run))
 
 
 def _recut_streams(joint: JointSteps, ending: pl.DataFrame, settings: RhythmSettings) -> Streams:
@@ -78,12 +81,18 @@ def _groups_without_other_traffic(pairs: pl.DataFrame, ending: pl.DataFrame) -> 
     return sent.join(theirs, on="group").filter(pl.col("ending") >= EXPLAINED_BYTES * pl.col("bytes"))["group"]
 
 
-def _joint_step_numbers(own: JointSteps, joint: JointSteps) -> Integers:
+def _joint_step_numbers(own: JointSteps, joint: JointSteps, *, last_run: bool) -> Integers:
     """Return the joint steps of bursts, -1 for none: of those that fall together, the one that most of their bytes are
-    part of. Where none of them is part of any, the nearest in time, unless others are part of that."""
+    part of. Where none of them is part of any, the nearest in time, unless others are part of that.
+
+    Joint steps that end in the middle of a step lack the last one, half of which is part of the joint step before. It
+    gets the number after that.
+    """
     bursts = _bursts_in_steps(own).with_columns(joint=joint.steps_of(own.first_flows()))
     shared = bursts.filter(pl.col("joint") >= 0).group_by("job", "step", "joint").agg(pl.col("bytes").sum())
     known = shared.sort("job", "step", "bytes", "joint").group_by("job", "step", maintain_order=True).last()
+    if last_run:
+        known = _with_last_step(known, bursts)
     ended = bursts.group_by("job", "step").agg(pl.col("end_ns").max()).sort("end_ns")
     joint_ends = _bursts_in_steps(joint).group_by("job", joint="step").agg(pl.col("end_ns").max()).sort("end_ns")
     nearest = (
@@ -97,6 +106,22 @@ def _joint_step_numbers(own: JointSteps, joint: JointSteps) -> Integers:
     numbered = bursts.drop("joint").join(numbers, on=["job", "step"], how="left", maintain_order="left")
     steps[bursts["burst"].to_numpy()] = numbered["joint"].fill_null(-1).to_numpy()
     return steps
+
+
+def _with_last_step(known: pl.DataFrame, bursts: pl.DataFrame) -> pl.DataFrame:
+    """Return the joint steps of a job's steps, where the last two, both whole, are part of the last one: one more.
+
+    Parameters
+    ----------
+    known : `job`, `step`, `joint`, sorted by `job` and `step`
+    bursts : as `_bursts_in_steps` returns
+    """
+    moved = bursts.group_by("job", "step").agg(pl.col("bytes").sum())
+    whole = pl.col("bytes") >= MAJORITY * pl.col("bytes").median().over("job")
+    of_steps = known.drop("bytes").join(moved, on=["job", "step"], maintain_order="left").with_columns(whole=whole)
+    again = (pl.col("joint", "whole") == pl.col("joint", "whole").shift().over("job")) & pl.col("whole")
+    last = pl.col("step") == pl.col("step").max().over("job")
+    return of_steps.with_columns(joint=pl.col("joint") + (last & pl.all_horizontal(again)).fill_null(value=False))
 
 
 def _bursts_in_steps(found: JointSteps) -> pl.DataFrame:

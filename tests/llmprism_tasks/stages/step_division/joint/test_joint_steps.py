@@ -598,3 +598,23 @@ def test_a_pipeline_that_is_still_full_was_not_seen_empty(until: float, emptied:
     streams = stream_rhythms(flows(rows), DEFAULT).with_columns(group=pl.lit("g"))
     assert job_steps._pipeline_only_groups(streams, DEFAULT).height == 1
     assert job_steps._pipeline_only_groups(streams, DEFAULT, emptied=True).height == emptied
+
+
+@pytest.mark.parametrize("last_run", [True, False])
+def test_the_last_step_has_a_number_though_joint_steps_end_in_its_middle(*, last_run: bool) -> None:
+    """Two sharded layers: the longest silence is that between the last gather and the first reduction. Where another
+    run follows, the next number is that of its first step."""
+    begins = every(1000, count=20)
+    gathers = [
+        ring("abcd", [at + after for at in begins], length=50, parts=1, size=20 * MB) for after in (20, 200, 350, 430)
+    ]
+    reductions = [
+        ring("dcba", [at + after for at in begins], length=130, parts=1, size=40 * MB) for after in (640, 870)
+    ]
+    table = flows(*gathers, *reductions)
+    joint = job_steps.steps_of_jobs(table.with_columns(job_id=pl.lit("j")), DEFAULT)
+    assert ends_ms(joint.numbered) == [1000 * step + 480 for step in range(20)]
+    pairs = table.select("src_addr", "dst_addr").unique()
+    numbered = gradient_ends.steps_ended_by(joint, pairs, DEFAULT, last_run=last_run).numbered
+    ended = numbered.group_by("step").agg(pl.col("flow_end_ns").max()).sort("step")["flow_end_ns"] - WINDOW.start_ns
+    assert (ended // MS).to_list()[-2:] == ([19_000, 20_000] if last_run else [18_000, 20_000])
