@@ -13,6 +13,7 @@ from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence, as_likely, candidate_columns
 from llmprism_tasks.stages.diagnosis.network import best_pace
 from llmprism_tasks.stages.diagnosis.network.losses import Losses
+from llmprism_tasks.stages.diagnosis.network.path_pace import ring_of_unit
 from llmprism_tasks.stages.diagnosis.network.shared_nics import is_shared
 from llmprism_tasks.stages.traffic import nic_pairs
 
@@ -34,9 +35,9 @@ def rows(hops: pl.DataFrame, losses: Losses, evidence: Evidence, settings: Diagn
     """
     verdicts = evidence.once(best_pace.verdicts, settings)
     of_rings = hops.filter(pl.col("kind") == "dp").with_columns(pl.col("slow") & pl.col("ring_bound"))
-    groups = of_rings.group_by("job_id", "unit").agg(pl.col("slow").any()).sort("job_id", "unit")
+    groups = of_rings.group_by("job_id", ring=ring_of_unit()).agg(pl.col("slow").any()).sort("job_id", "ring")
     for (job_id,), mine in groups.group_by("job_id", maintain_order=True):
-        slow, others = (mine.filter(which)["unit"].to_list() for which in (pl.col("slow"), ~pl.col("slow")))
+        slow, others = (mine.filter(which)["ring"].to_list() for which in (pl.col("slow"), ~pl.col("slow")))
         alone = len(slow) == 1 and bool(others)
         if not slow or not (alone or _has_slower_rings(verdicts.filter(pl.col("job_id") == job_id), settings)):
             continue

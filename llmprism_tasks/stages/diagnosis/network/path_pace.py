@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics import asof
+from llmprism_tasks.numerics.graphs import connected_components
 from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.numerics.robust import MAJORITY, Integers
 from llmprism_tasks.settings import DiagnosisSettings
@@ -22,7 +23,11 @@ from llmprism_tasks.stages.traffic import nic_pairs
 KINDS = ("dp", "pp", "ep", "cp")
 RING = ["job_id", "kind", "unit"]
 HOP = [*RING, "src_addr", "dst_addr"]
-"""A hop is one pair within its unit. The unit is a ring, named by its lowest address, or the pair itself."""
+"""A hop is one pair within its unit. The unit is a ring, named by its lowest address, or the pair itself. Hops that go
+around a ring the other way are a unit of their own (`ring_of_unit`): Gloo gathers parameters in the one direction and
+reduces gradients in the other, at different times of a step."""
+
+BACK = ", the other way"
 
 INNOCENT_QUANTILE = 0.25
 """Quantile of the steps in which a hop's early sending was at its usual pace, so that it is not the slow hop of its
@@ -101,8 +106,30 @@ def _units(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.Series:
     rings = groups.select("job_id", src_addr="addr", ring=pl.col("addr").min().over("job_id", "component"))
     pair = pl.concat_str("src_addr", "dst_addr", separator=" to ")
     known = pairs.join(rings, on=["job_id", "src_addr"], how="left", maintain_order="left")
-    unit = pl.when(pl.col("kind") == "dp").then(pl.coalesce("ring", pair)).otherwise(pair)
+    known = known.with_columns(way=_ways(known))
+    way = (
+        pl.when(pl.col("way") == pl.col("way").first().over("job_id", "ring")).then(pl.lit("")).otherwise(pl.lit(BACK))
+    )
+    ring = pl.concat_str("ring", way)
+    unit = pl.when(pl.col("kind") == "dp").then(pl.coalesce(ring, pair)).otherwise(pair)
     return known.select(unit=unit).to_series()
+
+
+def _ways(pairs: pl.DataFrame) -> pl.Series:
+    """Return the number of each pair's way around: that of pairs of gradients that go on from one to the next, and turn
+    back only where no other goes on. The two directions of a ring of three and more are two ways, a line is one."""
+    hops = pairs.select("job_id", *nic_pairs.PAIR).with_row_index("hop").filter(pairs["kind"] == "dp")
+    onward = hops.join(
+        hops.select("job_id", src_addr="dst_addr", came_from="src_addr", before="hop"), on=["job_id", "src_addr"]
+    )
+    turns = pl.col("dst_addr") == pl.col("came_from")
+    onward = onward.filter(~turns | turns.all().over("before"))
+    return pl.Series(connected_components(onward["before"], onward["hop"], pairs.height))
+
+
+def ring_of_unit() -> pl.Expr:
+    """Return the lowest address of the ring that a `unit` is a way around."""
+    return pl.col("unit").str.strip_suffix(BACK)
 
 
 def timed(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:

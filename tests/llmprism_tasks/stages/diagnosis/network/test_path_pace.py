@@ -64,6 +64,18 @@ def test_the_hops_of_a_ring_are_one_unit_and_pairs_are_each_their_own() -> None:
     assert placed((10, 20, "b", "a", 8 * MB), kind="other").is_empty()
 
 
+@pytest.mark.parametrize(
+    ("hops", "units"),
+    [("ab bc ca ac cb ba", 2), ("ab bc ca", 1), ("ab ba", 1), ("ab bc cb ba", 1), ("ab ba ac ca", 1)],
+    ids=["both ways", "one way", "two members", "a line", "a tree"],
+)
+def test_the_two_ways_around_a_ring_are_two_units(hops: str, units: int) -> None:
+    """A line turns back at its ends, and so does a tree at its leaves."""
+    found = placed(*((10, 20, src, dst, 8 * MB) for src, dst in hops.split()), kind="dp", rings=["abc"])
+    assert found["unit"].n_unique() == units
+    assert found.select(path_pace.ring_of_unit()).unique().to_series().to_list() == ["a"]
+
+
 def test_queue_pairs_that_send_together_keep_a_hop_busy_once() -> None:
     """100 ms in healthy steps, of which 50 overlap; 300 in slow ones, of which 150 do."""
     healthy = [(step * 1000 + at, step * 1000 + at + 75, "a", "b", 8 * MB) for step in range(6) for at in (0, 25)]
