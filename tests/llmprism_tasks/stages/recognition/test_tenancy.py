@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
+import pytest
 from handmade import MS, WINDOW, every, flows, ring, settings
 
-from llmprism_tasks.stages.recognition.tenancy import tenants
+from llmprism_tasks.stages.recognition.tenancy import joined_in_step, tenants
 from llmprism_tasks.stages.traffic import nic_pairs
 
 
@@ -30,3 +31,21 @@ def test_any_cluster_of_a_job_may_say_that_it_is_part_of_a_wider_one() -> None:
     sent = nic_pairs.in_order(flows(ring(nics[0], every(2000, count=20)), ring(nics[1], small), ring(nics[2], small)))
     found = tenants(members, steps, sent, (WINDOW.start_ns, WINDOW.end_ns), settings().recognition)
     assert found["job"].n_unique() == 1
+
+
+@pytest.mark.parametrize(("late", "clusters"), [(0, 1), (500, 2)])
+def test_clusters_in_step_are_one_and_others_stay_as_they_are(late: float, clusters: int) -> None:
+    """Tokens go by both rails, gradients by one of them: both are that one, which sends more often."""
+    nics = {3: ["a0", "b0", "c0"], 7: ["a1", "b1", "c1"], 9: ["d0", "e0"]}
+    members = pl.DataFrame(
+        [(addr, addr[0], cluster) for cluster, addrs in nics.items() for addr in addrs],
+        schema=["addr", "host", "cluster"],
+        orient="row",
+    )
+    tokens, gradients = every(2000, count=20), every(2000, count=20, start=900)
+    rows = [*ring(nics[3], [at + late for at in tokens]), *ring(nics[7], sorted([*tokens, *gradients]))]
+    sent = nic_pairs.in_order(flows(rows, ring(nics[9], tokens)))
+    joined = joined_in_step(members, sent, settings().recognition)
+    assert joined.drop("cluster").equals(members.drop("cluster"))
+    assert joined.filter(pl.col("host") < "d")["cluster"].unique().sort().to_list() == [3, 7][-clusters:]
+    assert joined.filter(pl.col("host") >= "d")["cluster"].unique().to_list() == [9]
