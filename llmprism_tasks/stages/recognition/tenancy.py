@@ -250,6 +250,9 @@ def _cluster_transfers(compared: pl.DataFrame, flows: pl.DataFrame, settings: Re
     at = np.searchsorted(nic_pairs.pairs_of(flows, [])["pair"].to_numpy(), pairs["pair"].to_numpy())
     starts, sizes = (flows[name].to_numpy() for name in ("flow_start_ns", "bytes"))
     offsets = nic_pairs.starts_of_pairs(flows)
+    # Where a collector's clock is coarse, what begins at other times within a tick begins together by chance, too.
+    tick_ns = int(np.gcd.reduce(starts - starts[:1])) if starts.size else 0
+    tolerance = max(settings.phase_tolerance_ms * NANOSECONDS_PER_MS, tick_ns / 2)
     begins = _first_transfer_times(starts, sizes, offsets)
     found = {}
     for cluster, chosen in pairs.with_columns(at=at).group_by("cluster", maintain_order=True).agg("at").iter_rows():
@@ -257,7 +260,7 @@ def _cluster_transfers(compared: pl.DataFrame, flows: pl.DataFrame, settings: Re
         mine = starts[rows]
         order = grouped_sort.time_order(mine)
         mine = mine[order]
-        reach = coincidence.reach(mine, tolerance=settings.phase_tolerance_ms * NANOSECONDS_PER_MS)
+        reach = coincidence.reach(mine, tolerance=tolerance)
         found[cluster] = Sent(mine, sizes[rows[order]], reach, int(begins[np.array(chosen)].min()))
     return found
 
