@@ -30,8 +30,8 @@ class RecognitionSettings:
         unit="ratio of the bytes",
         low=0,
         high=1,
-        reason="rails of one job start nine tenths of their bytes within milliseconds of each other, fewer where "
-        "records are lost; two jobs coincide in a tenth by chance",
+        reason="of the bytes that do not start together by chance: one of two rails of a job starts nine tenths within "
+        "milliseconds of the other's, fewer where records are lost; of two jobs each starts less than a tenth",
     )
     negligible: float = number(
         0.002,

@@ -53,8 +53,8 @@ MOST_SHIFTS = 2
 LAPLACE_WIDTH = 2 * float(np.e)
 """Over how wide a range something is even that is as unsure as a Laplace distribution of mean deviation 1."""
 
-LEAST_TRANSFERS = 10
-"""Transfers of each side from which chance rarely lets most begin together."""
+LEAST_MOMENTS = 10
+"""Moments from which chance rarely lets most of what begins at them begin together."""
 
 
 class Sent(NamedTuple):
@@ -107,16 +107,32 @@ def probability(odds: float) -> float:
 
 
 def in_step(rail: Sent, other: Sent, settings: RecognitionSettings) -> bool:
-    """Whether two rails begin most of what they send together, far more than chance explains.
+    """Whether one of two rails begins most of what it sends together with the other, far more than chance explains.
 
     Layers, buckets and micro-batches of one job come up on all of its rails at the same moments, whether a step has a
-    quiet gap or not. Two jobs', even twins', do so by chance only.
+    quiet gap or not. One of them may send more: gradients leave a host at a few of its NICs. Two jobs', even twins', do
+    so by chance only.
     """
-    if min(rail.starts.size, other.starts.size) < LEAST_TRANSFERS or max(rail.reach, other.reach) > MAJORITY:
-        return False
     tolerance = settings.phase_tolerance_ms * NANOSECONDS_PER_MS
+    if min(rail.starts.size, other.starts.size) < LEAST_MOMENTS:
+        return False
     met = coincidence.together(rail.starts, rail.sizes, other.starts, other.sizes, tolerance=tolerance)
-    return met >= settings.least_together
+    return any(
+        chance <= MAJORITY
+        and share >= chance + settings.least_together * (1 - chance)
+        and _moments(sent, tolerance) >= LEAST_MOMENTS
+        for sent, share, chance in zip((rail, other), met, (other.reach, rail.reach), strict=True)
+    )
+
+
+def _moments(sent: Sent, tolerance: float) -> float:
+    """Return at how many moments bytes begin to be sent; those at which few do count for as much less.
+
+    Transfers that begin together, as those of channels do, tell as much as one of them.
+    """
+    first = np.flatnonzero(np.diff(sent.starts, prepend=sent.starts[0] - 2 * tolerance) > tolerance)
+    moved = np.add.reduceat(sent.sizes, first).astype(np.float64)
+    return float(moved.sum() ** 2 / np.square(moved).sum())
 
 
 def _log_odds_of_begins(rail: Rail, other: Rail, seen_ns: tuple[int, int]) -> float:

@@ -18,7 +18,7 @@ from llmprism_tasks.numerics.robust import EVEN_ODDS
 from llmprism_tasks.settings import RecognitionSettings, Settings
 from llmprism_tasks.stages.recognition import job_ids, links
 from llmprism_tasks.stages.recognition.silent_jobs import with_fallen_silent
-from llmprism_tasks.stages.recognition.tenancy import tenants
+from llmprism_tasks.stages.recognition.tenancy import joined_in_step, tenants
 from llmprism_tasks.stages.recognition.unlisted_nics import with_unlisted
 from llmprism_tasks.stages.step_division.groups.balance import MAIN_LINK_BYTES
 from llmprism_tasks.stages.step_division.joint import job_steps
@@ -92,9 +92,9 @@ def at_work(
     linking = links.passed_on(_linking_pairs(working, running, window, settings.recognition), traffic.bulk)
     if linking.is_empty():
         return frames.empty("jobs"), frames.empty("job_members")
-    members = clusters(linking, topology)
     streams = working.join(linking, on="pair", how="semi")
     between = nic_pairs.flows_of_pairs(running, linking.select("pair"))
+    members = joined_in_step(clusters(linking, topology), between, settings.recognition)
     steps, showing = _cluster_steps(between, streams, members, window, settings)
     nics = _describe_nics(members, linking, between, showing, window)
     nics = _drop_idle_clusters(nics, settings.recognition)

@@ -11,15 +11,42 @@ import polars as pl
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS
 from llmprism_tasks.numerics import graphs, grouped_sort, ragged
 from llmprism_tasks.numerics.asof import AFTER_ALL
-from llmprism_tasks.numerics.robust import Floats, Integers
+from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.settings import RecognitionSettings
 from llmprism_tasks.stages.recognition.kernels import coincidence
-from llmprism_tasks.stages.recognition.one_job import SAME_HOSTS, Rail, Sent, odds, probability
+from llmprism_tasks.stages.recognition.one_job import SAME_HOSTS, Rail, Sent, in_step, odds, probability
 from llmprism_tasks.stages.traffic import nic_pairs
 
 MAIN_TRANSFER_BYTES = 0.5
 """Ratio of its pair's median transfer from which one counts as the first: a message of chatter does not. The mean would
 be that of gradients, which come at the end of a step, where tokens or activations share the pair."""
+
+
+def joined_in_step(members: pl.DataFrame, flows: pl.DataFrame, settings: RecognitionSettings) -> pl.DataFrame:
+    """Join clusters on similar hosts that are in step: they are of one job, and its steps are found from all of them.
+
+    Those of a rail alone may be hard to see: where tokens go by the rail of their receiver, gradients cross hosts at a
+    few NICs only.
+
+    Parameters
+    ----------
+    members : `addr`, `host`, `cluster`
+    flows : of the pairs that link the members
+
+    Returns
+    -------
+    members, with the same `cluster` where clusters are in step: that of the one that sends most often
+    """
+    placed = _Placed.of(members, settings)
+    sent = _cluster_transfers(members.filter(pl.Series(placed.has_neighbours)), flows, settings)
+    joined, first = placed.labels.copy(), dict[int, list[int]]()
+    for cluster in sorted(sent, key=lambda one: (-sent[one].starts.size, one)):
+        at = int(np.searchsorted(placed.labels, cluster))
+        others = first.setdefault(int(placed.neighbours[at]), [])
+        joined[at] = next((one for one in others if in_step(sent[one], sent[cluster], settings)), cluster)
+        if joined[at] == cluster:
+            others.append(cluster)
+    return members.with_columns(cluster=pl.Series(joined[placed.rows], dtype=members.schema["cluster"]))
 
 
 def tenants(
@@ -45,19 +72,45 @@ def tenants(
     -------
     `cluster`, `job` (the number of one of its clusters), `sure` (the probability that the cluster is where it belongs)
     """
-    hosts = members["host"].cast(pl.Categorical).to_physical().cast(pl.Int64).to_numpy()
-    labels, rows = np.unique(members["cluster"].to_numpy(), return_inverse=True)
-    neighbours = graphs.merge_by_jaccard(rows, hosts, settings.host_similarity)
-    at = np.unique(np.column_stack([rows, hosts]), axis=0)
+    placed = _Placed.of(members, settings)
+    at = np.unique(np.column_stack([placed.rows, placed.hosts]), axis=0)
     around = _nested_clusters(at[:, 0], at[:, 1])
-    within = pl.DataFrame({"cluster": rows, "neighbours": neighbours[rows]}).with_columns(
-        several=pl.col("cluster").n_unique().over("neighbours") > 1
-    )["several"].to_numpy() | np.isin(rows, around)
-    known = _rails(labels, steps, _cluster_transfers(members.filter(pl.Series(within)), flows, settings))
+    within = placed.has_neighbours | np.isin(placed.rows, around)
+    known = _rails(placed.labels, steps, _cluster_transfers(members.filter(pl.Series(within)), flows, settings))
     said = _Odds(known, seen_ns, settings)
-    jobs, sure = _merge_alike(neighbours, said)
+    jobs, sure = _merge_alike(placed.neighbours, said)
     _merge_nested(around, said, jobs, sure)
-    return pl.DataFrame({"cluster": labels, "job": labels[jobs], "sure": sure})
+    return pl.DataFrame({"cluster": placed.labels, "job": placed.labels[jobs], "sure": sure})
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """Where clusters are.
+
+    Attributes
+    ----------
+    labels : of each cluster, in order
+    rows, hosts : of each member, the place of its cluster in `labels`, and a number of its host
+    neighbours : a number for each cluster; those on similar hosts have the same
+    """
+
+    labels: Integers
+    rows: Integers
+    hosts: Integers
+    neighbours: Integers
+
+    @classmethod
+    def of(cls, members: pl.DataFrame, settings: RecognitionSettings) -> _Placed:
+        """Return where the clusters of members are: `addr`, `host`, `cluster`."""
+        hosts = members["host"].cast(pl.Categorical).to_physical().cast(pl.Int64).to_numpy()
+        labels, rows = np.unique(members["cluster"].to_numpy(), return_inverse=True)
+        return cls(labels, rows, hosts, graphs.merge_by_jaccard(rows, hosts, settings.host_similarity))
+
+    @property
+    def has_neighbours(self) -> Flags:
+        """Say of each member whether other clusters are on hosts similar to its own's."""
+        several: Flags = (np.bincount(self.neighbours, minlength=self.labels.size) > 1)[self.neighbours[self.rows]]
+        return several
 
 
 @dataclass(frozen=True)
@@ -197,6 +250,9 @@ def _cluster_transfers(compared: pl.DataFrame, flows: pl.DataFrame, settings: Re
     at = np.searchsorted(nic_pairs.pairs_of(flows, [])["pair"].to_numpy(), pairs["pair"].to_numpy())
     starts, sizes = (flows[name].to_numpy() for name in ("flow_start_ns", "bytes"))
     offsets = nic_pairs.starts_of_pairs(flows)
+    # Where a collector's clock is coarse, what begins at other times within a tick begins together by chance, too.
+    tick_ns = int(np.gcd.reduce(starts - starts[:1])) if starts.size else 0
+    tolerance = max(settings.phase_tolerance_ms * NANOSECONDS_PER_MS, tick_ns / 2)
     begins = _first_transfer_times(starts, sizes, offsets)
     found = {}
     for cluster, chosen in pairs.with_columns(at=at).group_by("cluster", maintain_order=True).agg("at").iter_rows():
@@ -204,7 +260,7 @@ def _cluster_transfers(compared: pl.DataFrame, flows: pl.DataFrame, settings: Re
         mine = starts[rows]
         order = grouped_sort.time_order(mine)
         mine = mine[order]
-        reach = coincidence.reach(mine, tolerance=settings.phase_tolerance_ms * NANOSECONDS_PER_MS)
+        reach = coincidence.reach(mine, tolerance=tolerance)
         found[cluster] = Sent(mine, sizes[rows[order]], reach, int(begins[np.array(chosen)].min()))
     return found
 

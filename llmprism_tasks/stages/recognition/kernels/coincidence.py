@@ -8,8 +8,10 @@ from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel
 from llmprism_tasks.numerics.robust import Integers
 
 
-def together(starts: Integers, sizes: Integers, others: Integers, other_sizes: Integers, *, tolerance: float) -> float:
-    """Return which share of the bytes of both begins together, of the side where it is less.
+def together(
+    starts: Integers, sizes: Integers, others: Integers, other_sizes: Integers, *, tolerance: float
+) -> tuple[float, float]:
+    """Return which share of the bytes of each side begins together with some of the other.
 
     Parameters
     ----------
@@ -18,7 +20,7 @@ def together(starts: Integers, sizes: Integers, others: Integers, other_sizes: I
     tolerance : ns within which two begin together
     """
     met, others_met = _coincident_bytes(starts, sizes, others, other_sizes, float(tolerance))
-    return float(min(met / sizes.sum(), others_met / other_sizes.sum()))
+    return float(met / sizes.sum()), float(others_met / other_sizes.sum())
 
 
 def reach(starts: Integers, *, tolerance: float) -> float:

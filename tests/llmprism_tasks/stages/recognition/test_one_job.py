@@ -14,7 +14,7 @@ from llmprism_tasks.stages.recognition import one_job
 from llmprism_tasks.stages.recognition.one_job import (
     BEGINS_ANYWHERE,
     CERTAIN,
-    LEAST_TRANSFERS,
+    LEAST_MOMENTS,
     Rail,
     Sent,
     odds,
@@ -59,16 +59,45 @@ def test_odds_are_probabilities() -> None:
 
 
 @pytest.mark.parametrize(("count", "reach", "late", "certain"), [
-    (LEAST_TRANSFERS, 0.5, 0.002, True),
-    (LEAST_TRANSFERS - 1, 0.5, 0.002, False),
-    (LEAST_TRANSFERS, 0.51, 0.002, False),
-    (LEAST_TRANSFERS, 0.5, 0.004, False),
+    (LEAST_MOMENTS, 0.5, 0.002, True),
+    (LEAST_MOMENTS - 1, 0.5, 0.002, False),
+    (LEAST_MOMENTS, 0.51, 0.002, False),
+    (LEAST_MOMENTS, 0.5, 0.004, False),
 ])  # fmt: skip
 def test_what_begins_together_is_of_one_job(count: int, reach: float, late: float, certain: bool) -> None:
     """Within 3 ms of each other, unless they begin so often that chance would do."""
     times = np.arange(count) * 3.7
     one, other = (rail(transfers=times + by, reach=reach) for by in (0, late))
     assert (compared(one, other) == CERTAIN) is certain
+
+
+@pytest.mark.parametrize(("share", "reach", "certain"), [
+    (0.8, 0.02, True),
+    (0.7, 0.02, False),
+    (0.8, 0.4, False),
+    (0.9, 0.4, True),
+])  # fmt: skip
+def test_all_that_one_rail_sends_may_begin_with_some_of_another(share: float, reach: float, certain: bool) -> None:
+    """Tokens go by all rails, gradients by one: it sends twice as often. What it reaches by chance does not count."""
+    times = np.arange(40) * 3.7
+    few = np.where(np.arange(40) < share * 40, times, times + 1)
+    one, other = rail(transfers=few, reach=0.9), rail(transfers=np.sort([*times, *(times + 2)]), reach=reach)
+    assert (compared(one, other) == CERTAIN) is certain
+    assert (compared(other, one) == CERTAIN) is certain
+
+
+@pytest.mark.parametrize(("apart", "certain"), [(0.001, False), (0.1, True)])
+def test_what_channels_send_at_once_tells_as_much_as_one_transfer(apart: float, certain: bool) -> None:
+    times = np.sort([at + channel * apart for at in (0, 3, 6) for channel in range(LEAST_MOMENTS)])
+    assert (compared(rail(transfers=times), rail(transfers=times)) == CERTAIN) is certain
+
+
+@pytest.mark.parametrize(("large", "certain"), [(100, False), (1, True)])
+def test_a_copy_that_is_nearly_all_that_is_sent_tells_as_much_as_one_transfer(large: int, certain: bool) -> None:
+    one = rail(transfers=np.arange(2 * LEAST_MOMENTS) * 3.7)
+    sizes = np.where(np.arange(2 * LEAST_MOMENTS) == 4, large, 1)
+    sent = one.sent._replace(sizes=sizes)
+    assert (compared(one._replace(sent=sent), one._replace(sent=sent)) == CERTAIN) is certain
 
 
 @pytest.mark.parametrize(("apart", "likely"), [(0, True), (2, True), (6, False), (30, False)])

@@ -441,7 +441,7 @@ def test_who_shares_all_hosts_is_one_job_until_something_says_otherwise(only: st
     assert len(recognised(hosts, at_will(rail(hosts, 0), 1), at_will(rail(hosts, 1, only=only), 2))[1]) == jobs
 
 
-@pytest.mark.parametrize(("late", "jobs"), [(1000, 1), (20_000, 2)])
+@pytest.mark.parametrize(("late", "jobs"), [(1000, 1), (20_300, 2)])
 def test_rails_that_are_seen_to_begin_within_a_part_of_a_step_are_one_job(late: int, jobs: int) -> None:
     """Steps of 10 s, of which too few are seen to keep a distance; others have been at work for long."""
     hosts = cluster(8, 2)

@@ -15,6 +15,7 @@ from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
 from llmprism_tasks.stages.step_division.groups.templates.levels import (
+    CLEAR_SIGMAS,
     LEAST_VARIANCE,
     NEARLY_ALL,
     SAME_TEMPLATE,
@@ -100,7 +101,8 @@ class Fitting(NamedTuple):
 
         A template that lacks a burst cuts each step a burst sooner than the one before, and a few bursts are left over
         after several of them. What is moved from step to step lacks none. So that is tried as well, and the one that
-        leaves less over is taken.
+        leaves less over is taken. Cuts that drift are at silences like all others. Where those between segments stand
+        out, what is left over is a part of the step by itself, and only halves of the step, cut anywhere, lack none.
 
         Parameters
         ----------
@@ -109,7 +111,9 @@ class Fitting(NamedTuple):
         typical : whether a cut is worth no more than others at a silence of typical length
         """
         found = self._refine(template, per_step, typical=typical)
-        if found is None or found.explained < NEARLY_ALL or explained_between(found, self.traffic) == 1.0:
+        if found is None or found.explained < NEARLY_ALL or found.clarity >= CLEAR_SIGMAS:
+            return found
+        if explained_between(found, self.traffic) == 1.0:
             return found
         other = self._refine(bytes_from_step_to_step(found, self.traffic), per_step, typical=typical)
         if other is None or not other.is_likely():

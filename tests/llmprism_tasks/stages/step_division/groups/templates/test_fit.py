@@ -1,4 +1,5 @@
-"""Templates that are a little less than a step are made whole; those that are a step stay as they are."""
+"""Templates that are a little less than a step are made whole; those that are a step, or a part with clear silences,
+stay as they are."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ STREAMS, STEPS = 4, 40
 BLOCKS = np.array([1e8] * 6 + [2e8] * 12)
 """Bytes of the blocks of a step: a ring of context passes twice as much on in the backward pass."""
 
+MESSAGE = 5e6
+"""Bytes of tokens that a NIC sends at a time."""
 
 RATE = 25e9
 """Bytes that a NIC sends in a second."""
@@ -31,9 +34,23 @@ def _rings_of_context(*, optimizer_s: float, paused: int | None = None) -> Traff
     rng = np.random.default_rng(5)
     blocks = [np.append(BLOCKS, BLOCKS[:4]) if step == paused else BLOCKS for step in range(STEPS)]
     sizes = np.concatenate(blocks)
-    lasts = sizes / RATE
-    silence = 0.072 * np.exp(rng.normal(0.0, 0.01, sizes.size)) - lasts
+    silence = 0.072 * np.exp(rng.normal(0.0, 0.01, sizes.size)) - sizes / RATE
     silence[np.cumsum([one.size for one in blocks]) - 1] = optimizer_s
+    return _sent(sizes, silence)
+
+
+def _experts() -> Traffic:
+    """Return four NICs that exchange tokens in bursts of 1, 3, 7 and 7 messages, with a second or so between these."""
+    rng = np.random.default_rng(5)
+    messages = np.array([1, 3, 7, 7])
+    silence = 0.01 * np.exp(rng.normal(0.0, 0.5, STEPS * messages.sum()))
+    silence[np.cumsum(np.tile(messages, STEPS)) - 1] = np.exp(rng.normal(0.0, 0.2, STEPS * messages.size))
+    return _sent(np.full(silence.size, MESSAGE), silence)
+
+
+def _sent(sizes: Floats, silence: Floats) -> Traffic:
+    """Return what all NICs send at once, so many bytes each, with so many seconds of silence after each."""
+    lasts = sizes / RATE
     begins = np.append(0.0, np.cumsum(lasts + silence)[:-1])
     starts, ends = (np.repeat((one * 1e9).astype(np.int64), STREAMS) for one in (begins, begins + lasts))
     stream = np.tile(np.arange(STREAMS), sizes.size)
@@ -60,3 +77,11 @@ def test_what_comes_once_beside_steps_is_no_part_of_them() -> None:
     found = Fitting.of(traffic, Settings().rhythm).fit(_bytes_of(BLOCKS), SILENCES_PER_STEP)
     assert found is not None
     assert found.template == pytest.approx(_bytes_of(BLOCKS))
+
+
+def test_what_clear_silences_keep_apart_is_not_put_together() -> None:
+    """Half of the step's bytes, which end inside a burst every other time, leave nothing over either."""
+    traffic = _experts()
+    found = Fitting.of(traffic, Settings().rhythm).fit(np.full(STREAMS, 7 * MESSAGE), SILENCES_PER_STEP)
+    assert found is not None
+    assert found.template == pytest.approx(np.full(STREAMS, 7 * MESSAGE))
