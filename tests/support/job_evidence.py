@@ -19,7 +19,13 @@ STEP = 1000
 
 DEFAULT = DiagnosisSettings()
 
-HISTORY = {"job_id": pl.String, "start_ns": pl.Int64, "end_ns": pl.Int64, "current": pl.Boolean}
+HISTORY: dict[str, type[pl.DataType]] = {
+    "job_id": pl.String,
+    "step_index": pl.Int64,
+    "start_ns": pl.Int64,
+    "end_ns": pl.Int64,
+    "current": pl.Boolean,
+}
 
 
 def kinds(job: str = "j", **rows: Iterable[Row]) -> pl.DataFrame:
@@ -47,12 +53,12 @@ def with_flows(evidence: Evidence, more: pl.DataFrame) -> Evidence:
 
 def history(lengths: Sequence[float], *, current: int | None = None, job: str = "j") -> pl.DataFrame:
     """Return a job's steps of these lengths, in ms; the last `current` of them (all if None) ended in the window, the
-    first of which begins with it."""
+    first of which begins with it and is step 0."""
     before = 0 if current is None else len(lengths) - current
     ends = [WINDOW.start_ns - round(sum(lengths[:before]) * MS)]
     for length in lengths:
         ends.append(ends[-1] + round(length * MS))
-    rows = [(job, start, end, i >= before) for i, (start, end) in enumerate(pairwise(ends))]
+    rows = [(job, i - before, start, end, i >= before) for i, (start, end) in enumerate(pairwise(ends))]
     return pl.DataFrame(rows, schema=HISTORY, orient="row")
 
 

@@ -86,9 +86,10 @@ class Evidence:
     ----------
     flows : bulk flows inside jobs, look-back included, with `job_id` and `kind`. `job_id`, `src_addr` and `dst_addr`
         are codes (`pl.Enum`): join with `nic_pairs.as_coded(known, flows)`, make text with `nic_pairs.named`
-    steps : steps of NICs, look-back included, without each NIC's first step, whose start was not seen: `job_id`,
-        `addr`, `step_index`, `start_ns`, `end_ns`, `current` (ended in the window), sorted
-    history : steps of jobs, look-back included: `job_id`, `start_ns`, `end_ns`, `current` (ended in the window), sorted
+    steps : steps of NICs, look-back included, without each NIC's first step and those after a missing one, whose start
+        was not seen: `job_id`, `addr`, `step_index`, `start_ns`, `end_ns`, `current` (ended in the window), sorted
+    history : steps of jobs, look-back included: `job_id`, `step_index`, `start_ns`, `end_ns`, `current` (ended in the
+        window), sorted
     groups : data-parallel groups: `job_id`, `addr`, `component`
     members : `job_id`, `addr`, `host`, `pp_stage` (NULL when unknown)
     window : the window
@@ -201,8 +202,8 @@ def gather(
     flows = _with_kinds(bulk, traffic, pairs)
     return Evidence(
         flows=flows,
-        steps=_step_spans(None if division is None else division.endpoints, *NIC).rename({"step": "step_index"}),
-        history=_step_spans(None if division is None else division.job_steps, "job_id").drop("step"),
+        steps=_step_spans(None if division is None else division.endpoints, *NIC),
+        history=_step_spans(None if division is None else division.job_steps, "job_id"),
         groups=gradient_groups(pairs, job_members, topology).rename({"group": "component"}),
         members=job_members.select("job_id", "addr", "host", "pp_stage"),
         window=window,
@@ -297,13 +298,21 @@ def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float:
 
 
 def _step_spans(steps: pl.DataFrame | None, *key: str) -> pl.DataFrame:
-    """Let each step begin where the previous step of the same run ended."""
+    """Let each step begin where the previous step of the same run ended.
+
+    Without the step before it nobody knows where a step began. A NIC of whose synchronisation the records were lost has
+    no end of that step, and what it does next would be taken for the work of two.
+    """
     if steps is None:
-        times = dict.fromkeys(("step", "start_ns", "end_ns"), pl.Int64)
+        times = dict.fromkeys(("step_index", "start_ns", "end_ns"), pl.Int64)
         return pl.DataFrame(schema=dict.fromkeys(key, pl.String) | times | {"current": pl.Boolean})
     return (
         steps.sort(*key, "step")
-        .with_columns(start_ns=completion.previous_end(*key), current=completion.IN_WINDOW)
-        .filter(pl.col("ended"), pl.col("start_ns").is_not_null(), pl.col("start_ns") < pl.col("end_ns"))
-        .select(*key, "step", "start_ns", "end_ns", "current")
+        .with_columns(
+            start_ns=completion.previous_end(*key),
+            follows=pl.col("step") == pl.col("step").shift() + 1,
+            current=completion.IN_WINDOW,
+        )
+        .filter("ended", "follows", pl.col("start_ns").is_not_null(), pl.col("start_ns") < pl.col("end_ns"))
+        .select(*key, pl.col("step").alias("step_index"), "start_ns", "end_ns", "current")
     )

@@ -3,6 +3,10 @@
 Waiting, computing, congestion and records that a collector merged make a transfer slower now and then, but nothing
 makes it quicker than its slowest device allows. So of each path of each pair only the quickest large record of a step
 counts. It is compared with that of its peers, which do the same work at the same time, and with its own past.
+
+Like is compared with like: a record of another size shows another part of a step. Whether the first chunk of a tree's
+message has a record of its own depends on how long the rest waits for other members, and is no matter of the path.
+Records of the size that shows the quickest pace tell most of a path.
 """
 
 from __future__ import annotations
@@ -52,16 +56,14 @@ def verdicts(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     of_class = measured.pipe(_with_classes, evidence).with_columns(pace=pl.col("now").log())
     others = pl.len().over("class") >= LEAST_PEERS
     typical = pl.col("pace").median().over("class")
-    since = pl.col("pace") - pl.col("past").log()
-    return _judge_paces(
-        of_class.with_columns(
-            by_peers=pl.when(others).then(pl.col("pace") - typical),
-            peers_sigma=sigma(pl.col("pace")).over("class"),
-            by_past=since,
-            past_sigma=sigma(since).over("job_id", "kind"),
-        ),
-        settings,
+    compared = of_class.with_columns(
+        by_peers=pl.when(others).then(pl.col("pace") - typical),
+        peers_sigma=sigma(pl.col("pace")).over("class"),
+        by_past=pl.col("pace") - pl.col("past").log(),
     )
+    usual = pl.col("pace") - pl.max_horizontal("by_peers", "by_past")
+    telling = compared.sort(usual, "records", nulls_last=True).unique("place", keep="first", maintain_order=True)
+    return _judge_paces(telling.with_columns(past_sigma=sigma(pl.col("by_past")).over("job_id", "kind")), settings)
 
 
 def became_slow(settings: DiagnosisSettings) -> pl.Expr:
@@ -104,17 +106,23 @@ def _judge_paces(compared: pl.DataFrame, settings: DiagnosisSettings) -> pl.Data
 
 
 def _measure_best_paces(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Return the best pace of each place: `HOP_ON_PATH`, `switch_path`, `now`, `past` (NULL if not seen), ns per byte,
-    and `size` (bytes in a step). Places that are seen in too few steps now are absent."""
+    """Return the best pace of each place and size of its records.
+
+    Columns: `HOP_ON_PATH`, `switch_path`, `place` and `records` (their numbers), `now`, `past` (NULL if not seen), ns
+    per byte, and `size` (bytes of the place in a step). What is seen in too few steps now is absent.
+    """
     steps = _steps_to_look_at(evidence.history, settings)
     pace = (pl.col("flow_end_ns") - pl.col("flow_start_ns")) / pl.col("bytes")
     large = placed(evidence, steps, least_bytes=settings.own_bytes)
-    records = large.filter(pl.col("flow_end_ns") > pl.col("flow_start_ns"))
+    took_time = large.filter(pl.col("flow_end_ns") > pl.col("flow_start_ns"))
+    of_kind = took_time.with_columns(pl.struct("job_id", "kind").rank("dense").alias("class"))
+    records = _split_classes(of_kind, "bytes").rename({"class": "records"})
     now = pl.col("slow")
     return (
-        records.group_by("place", "step_ns")
+        records.group_by("place", "records", "step_ns")
         .agg(pl.col(*HOP_ON_PATH, "switch_path", "slow").first(), best=pace.min(), size=pl.col("bytes").sum())
-        .group_by("place")
+        .with_columns(pl.col("size").sum().over("place", "step_ns"))
+        .group_by("place", "records")
         .agg(
             pl.col(*HOP_ON_PATH, "switch_path").first(),
             now=pl.col("best").filter(now).quantile(BEST_PACE_QUANTILE, "lower"),
@@ -142,12 +150,20 @@ def _steps_to_look_at(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.
     return ordered.filter(pl.col("slow") | early).select("job_id", "start_ns", "end_ns", "current", "slow")
 
 
-def _with_classes(places: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
-    """Add `class`: places of one class do the same work between NICs that do the same work.
+def _with_classes(measured: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+    """Add `class`: places of one class do the same work between NICs that do the same work, in records of one size.
 
     They are of one job and kind, go from one pipeline stage to another, across as many switches, carry as much in a
     step, and so do all places together that leave the sender and that reach the receiver.
     """
+    carried = measured.group_by("place").agg(pl.col(*HOP_ON_PATH, "switch_path").first(), pl.col("size").median())
+    classes = _classes_of_places(carried, evidence).select("place", of_place="class")
+    both = pl.struct("of_place", "records").rank("dense")
+    return measured.join(classes, on="place").with_columns(both.alias("class")).drop("of_place")
+
+
+def _classes_of_places(places: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+    """Add `class` to places, whatever the sizes of their records."""
     stages = evidence.members.select("job_id", "addr", stage=pl.col("pp_stage").fill_null(UNKNOWN_STAGE))
     ends = ("src_addr", "dst_addr")
     for end in ends:

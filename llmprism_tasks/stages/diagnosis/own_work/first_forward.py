@@ -12,14 +12,17 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.stages.diagnosis.own_work.kernels.first_forward_ends import NO_TIME, entries
+from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import carried
 from llmprism_tasks.stages.diagnosis.own_work.nic_arrays import NicArrays
 
 FORWARD_AND_BACKWARD = 3
 """Forward and backward pass of a micro-batch, in forward passes: the backward pass computes gradients of the inputs and
 of the weights, each as much work as the forward pass (Narayanan and others, 2021, section 4)."""
 
-BEFORE_ANY_PASS = 0.01
-"""Share of the step in which no GPU finishes a pass: what is sent earlier is the end of the step before."""
+BEFORE_ANY_PASS = 0.05
+"""Ratio of the time for which a GPU's outputs are apart, on average in a step, in which it finishes no pass: what it
+sends earlier in the step is the end of the one before. A forward pass takes a third of that time where all of the step
+is passes, and a twentieth where most of it is waiting and gradients."""
 
 
 def first_forward_work(flows: NicArrays, jobs: pl.Series) -> pl.DataFrame:
@@ -35,11 +38,12 @@ def first_forward_work(flows: NicArrays, jobs: pl.Series) -> pl.DataFrame:
     - `share`: ratio of the step in which the NIC's passes compute
     - `last_stage`: whether `own_ns` includes the backward pass
     - `entered`: whether the NIC waited for an input. If not, it is the first stage, or its steps are cut after the
-      first
-      micro-batch has passed
+      first micro-batch has passed
+    - `outputs`, `sent`: how many messages it sent down the pipeline since, and how many bytes in all of the step
     """
+    transfers = flows.transfers
     found = entries(
-        flows.transfers,
+        transfers,
         flows.numbers,
         flows.of(jobs),
         piped=flows.number("pp"),
@@ -59,9 +63,10 @@ def first_forward_work(flows: NicArrays, jobs: pl.Series) -> pl.DataFrame:
             begins_ns=found.begins_ns,
             outputs=found.outputs,
             together=found.together,
+            sent=carried(transfers, flows.numbers, transfers.kinds == flows.number("pp"), transfers.senders),
         )
         .filter(pl.col("outputs") > 0)
         .with_columns(pace=pl.col("own_ns"))
         .with_columns(share=share.clip(upper_bound=1.0))
-        .drop("outputs", "together")
+        .drop("together")
     )

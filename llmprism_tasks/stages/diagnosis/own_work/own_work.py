@@ -70,13 +70,35 @@ def own_work(
         passes = _align_peer_begins(passes, hosts)
     work = pl.concat([passes, _without_expert_load(gaps, seen)], how="diagonal")
     members = pl.when(pl.col("component").is_not_null()).then(pl.len().over(PEER_COLUMNS)).otherwise(1)
-    grouped = work.join(_split_peer_groups(seen.pairs, groups), on=NIC, how="left").with_columns(members=members)
+    placed = work.join(_split_peer_groups(seen.pairs, groups), on=NIC, how="left")
+    grouped = _without_lost_messages(placed).drop("outputs", "sent").with_columns(members=members)
     grouped = grouped.with_columns(relieved=pl.coalesce("relieved", "own_ns"))
     excess, longer = (pl.col(name) / usual(name) - 1 for name in ("pace", "relieved"))
     # A burst in the middle of a peer's gap makes its pace smaller, though it computes for as long. Others outvote it.
     cut = (excess > 0) & (longer < MAJORITY * excess) & (pl.col("members") < LEAST_VOTERS)
     shown = pl.when(cut).then(longer).otherwise(excess)
     return grouped.with_columns(excess=shown).drop("relieved").sort(STEP)
+
+
+def _without_lost_messages(passes: pl.DataFrame) -> pl.DataFrame:
+    """Leave out the first passes of NICs that sent fewer messages in a step than their peers, and fewer bytes.
+
+    A collector loses records. If the lost one is that of the first message, the pass seems to last until the second.
+    Records that were split or joined move as many bytes, and samples of uneven length are as many messages. Without
+    peers, what a NIC sends in its other steps is usual.
+
+    Parameters
+    ----------
+    passes : with `PEER_COLUMNS`, `addr`, `outputs` and `sent`, which are NULL where no pass was measured
+    """
+    peers = [PEER_COLUMNS, [*NIC, "last_stage", "entered"]]
+    outputs, sent = (
+        pl.when(pl.col("component").is_not_null()).then(each[0]).otherwise(each[1])
+        for each in ([pl.col(name).quantile(0.5, "higher").over(who) for who in peers] for name in ("outputs", "sent"))
+    )
+    message = sent / outputs
+    lost = (pl.col("outputs") < outputs) & (pl.col("sent") < sent - MAJORITY * message)
+    return passes.filter(~lost.fill_null(value=False))
 
 
 def _relaying_nics(pairs: pl.DataFrame) -> pl.DataFrame:

@@ -27,6 +27,7 @@ from llmprism_tasks.stages.diagnosis.pauses.held_transfers import held_nics
 from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped_in_step
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.diagnosis.step_times.duration_model import WORTH_A_ROW, DurationModel
+from llmprism_tasks.stages.diagnosis.step_times.lasting_delay import is_lasting
 from llmprism_tasks.stages.diagnosis.step_times.longer_throughout import longer_throughout
 from llmprism_tasks.stages.liveness.quiet_times import are_of_collector
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -74,12 +75,14 @@ class Steps:
     Attributes
     ----------
     job_id : the job
+    numbers : of the steps, ascending
     starts, ends : ns; a step begins where the one before it ended
     current : whether the step ended in the window
     model : the distribution of their lengths
     """
 
     job_id: str
+    numbers: Integers
     starts: Integers
     ends: Integers
     current: Flags
@@ -112,7 +115,8 @@ def find(found: pl.DataFrame, evidence: Evidence, every: Settings) -> pl.DataFra
         steps = _job_steps(str(job_id), history)
         if steps is None:
             continue
-        slow = _is_single_slow_step(steps, settings)
+        of_members = evidence.steps.filter(pl.col("job_id") == job_id)
+        slow = _is_single_slow_step(steps, of_members, settings)
         if slow.any():
             slow &= ~_is_explained(steps, found)
         if slow.any():
@@ -121,12 +125,13 @@ def find(found: pl.DataFrame, evidence: Evidence, every: Settings) -> pl.DataFra
 
 
 def _job_steps(job_id: str, history: pl.DataFrame) -> Steps | None:
-    starts, ends, current = (history[name].to_numpy() for name in ("start_ns", "end_ns", "current"))
+    names = ("step_index", "start_ns", "end_ns", "current")
+    numbers, starts, ends, current = (history[name].to_numpy() for name in names)
     model = duration_model.fitted(ends - starts)
-    return None if model is None else Steps(job_id, starts, ends, current, model)
+    return None if model is None else Steps(job_id, numbers, starts, ends, current, model)
 
 
-def _is_single_slow_step(steps: Steps, settings: DiagnosisSettings) -> Flags:
+def _is_single_slow_step(steps: Steps, of_members: pl.DataFrame, settings: DiagnosisSettings) -> Flags:
     """Return which steps of the window are slow, and are no run of slow steps, no schedule and no error of division."""
     slow = steps.lengths > steps.model.least_ns(settings)
     if not (slow & steps.current).any() or slow.mean() > USUAL_SHARE:
@@ -135,7 +140,7 @@ def _is_single_slow_step(steps: Steps, settings: DiagnosisSettings) -> Flags:
         slow
         & steps.current
         & ~_is_in_run(steps.excess, slow, settings.least_steps)
-        & ~_is_shifted(steps)
+        & is_lasting(steps.numbers, steps.excess, steps.model.usual_ns, of_members)
         & ~_is_on_schedule(steps, slow)
     )
 
@@ -151,12 +156,6 @@ def _is_in_run(excess: Floats, slow: Flags, least: int) -> Flags:
         before, after = (np.append(side, False).argmin() for side in (lost[at::-1], lost[at:]))
         in_run[at] = before + after - 1 >= least
     return in_run
-
-
-def _is_shifted(steps: Steps) -> Flags:
-    """Return which steps are long because a step next to them is as much too short: cut at another place."""
-    missing = np.concatenate([[0.0], np.maximum(-steps.excess, 0), [0.0]])
-    return np.asarray(np.maximum(missing[:-2], missing[2:]) >= MAJORITY * steps.excess)
 
 
 def _is_on_schedule(steps: Steps, slow: Flags) -> Flags:

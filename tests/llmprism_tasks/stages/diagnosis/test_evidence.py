@@ -28,16 +28,25 @@ CHAT = 100
 
 
 def tables(
-    *, steps: int = 40, start: float = 40_000, again: Sequence[float] = (), beside: Sequence[Any] = ()
+    *,
+    steps: int = 40,
+    start: float = 40_000,
+    again: Sequence[float] = (),
+    beside: Sequence[Any] = (),
+    lost: tuple[int, str] | None = None,
 ) -> dict[str, Any]:
     """Return two replicas of two stages that train in this window and, for twenty steps, in the one before it.
 
+    Of a `lost` step and ring no record was seen.
     Records of `CHAT` bytes have a port of their own, those of others are not known.
     """
     begins = [*every(1000, count=steps, start=start - 60_000), *again]
     sync = [begin + 800 for begin in begins]
     links = [row for link in ("ac", "bd") for row in pipeline(*link, begins, back=120)]
-    rows = [*links, *ring("ab", sync), *ring("cd", sync), *beside]
+    rings = [
+        row for nics in ("ab", "cd") for row in ring(nics, [at for step, at in enumerate(sync) if (step, nics) != lost])
+    ]
+    rows = [*links, *rings, *beside]
     own = [
         (
             WINDOW.start_ns,
@@ -83,6 +92,17 @@ def test_evidence_is_gathered_from_window_and_look_back() -> None:
     lengths = evidence.history["end_ns"] - evidence.history["start_ns"]
     assert lengths.unique().to_list() == [1000 * MS]
     assert evidence.history["current"].to_list() == [False] * 19 + [True] * 20
+
+
+def test_where_a_step_began_is_not_known_after_one_whose_records_were_lost() -> None:
+    """Of what `a` and `b` exchange, nothing was seen at one step's end; their next would seem to be twice as long."""
+    evidence = gather(**tables(lost=(30, "ab")), window=WINDOW, settings=SETTINGS)
+    assert evidence is not None
+    assert (evidence.steps["end_ns"] - evidence.steps["start_ns"]).unique().to_list() == [1000 * MS]
+    whole = gather(**tables(), window=WINDOW, settings=SETTINGS)
+    assert whole is not None
+    gone = whole.steps.join(evidence.steps, on=["addr", "step_index"], how="anti")
+    assert sorted(gone.select("addr", "step_index").rows()) == [(addr, at) for addr in "ab" for at in (30, 31)]
 
 
 @pytest.mark.parametrize(("start", "count", "length"), [(25_000, 25, 1500), (45_000, 10, 1000)])

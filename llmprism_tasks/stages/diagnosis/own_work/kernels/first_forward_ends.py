@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from llmprism_tasks.numerics.asof import AFTER_ALL, advance
-from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, named_tuple, subroutine
+from llmprism_tasks.numerics.jit import INT64S, kernel, named_tuple
 from llmprism_tasks.numerics.robust import Flags, Integers
 from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import STEPS, TRANSFERS, Steps, Transfers
 
@@ -88,18 +88,23 @@ def entries(
     ----------
     wanted : shape (endpoints,): those to look at; the steps of others have no output
     piped, synchronising : the kinds of a pipeline's messages and of gradients; others are not looked at
-    at_once : ratio of a step within which what is sent down the pipeline belongs to the step before
+    at_once : ratio of the time for which a step's outputs are apart on average, within which what is sent down the
+        pipeline belongs to the step before
     """
     sending, receiving = (transfers.senders, transfers.receivers), (transfers.receivers, transfers.senders)
     inputs, outputs = _ways(transfers, wanted, piped, receiving), _ways(transfers, wanted, piped, sending)
     exchanges = _ways(transfers, wanted, synchronising, sending, receiving)
-    input_ns, senders = _first_inputs(transfers, steps, inputs, outputs, exchanges, at_once)
-    first = _first_transfers(transfers, steps, outputs, at_once, input_ns)
+    every, _ = _count_transfers(transfers, steps, outputs, steps.starts, steps.starts)
+    apart = (steps.ends - steps.starts) / np.maximum(every, 1)
+    passes_ns = np.ceil(steps.starts + at_once * apart).astype(np.int64)
+    input_ns, senders = _first_inputs(transfers, steps, inputs, outputs, exchanges, passes_ns)
+    since = np.maximum(passes_ns, input_ns)
+    first = _first_transfers(transfers, steps, outputs, since)
     output_ns = np.where(first.others >= 0, first.starts, NO_TIME)
     exchanged_ns = _last_ends(transfers, steps, exchanges, output_ns)
     waits = input_ns != NO_TIME
     begins_ns = np.where(waits, input_ns, np.where(exchanged_ns != NO_TIME, exchanged_ns, steps.starts))
-    counts = _count_transfers(transfers, steps, outputs, at_once, input_ns, first.ends)
+    counts = _count_transfers(transfers, steps, outputs, since, first.ends)
     return Entries(input_ns, begins_ns, output_ns, waits & (senders == first.others), *counts)
 
 
@@ -118,11 +123,16 @@ def _ways(transfers: Transfers, wanted: Flags, kind: int, *ends: tuple[Integers,
 
 
 def _first_inputs(
-    transfers: Transfers, steps: Steps, inputs: Ways, outputs: Ways, exchanges: Ways, at_once: float
+    transfers: Transfers, steps: Steps, inputs: Ways, outputs: Ways, exchanges: Ways, passes_ns: Integers
 ) -> tuple[Integers, Integers]:
-    """Return the end of each step's first input, and its sender; `NO_TIME` for an endpoint that waits for no input."""
-    came = _first_transfers(transfers, steps, inputs, 0.0, steps.starts)
-    left = _first_transfers(transfers, steps, outputs, at_once, steps.starts)
+    """Return the end of each step's first input, and its sender; `NO_TIME` for an endpoint that waits for no input.
+
+    Parameters
+    ----------
+    passes_ns : from when on outputs are those of the step
+    """
+    came = _first_transfers(transfers, steps, inputs, steps.starts)
+    left = _first_transfers(transfers, steps, outputs, passes_ns)
     exchanged_ns = _last_ends(transfers, steps, exchanges, np.full(steps.starts.size, AFTER_ALL))
     return _awaited_inputs(steps, came, left, exchanged_ns), came.others
 
@@ -143,15 +153,9 @@ def _awaited_inputs(steps: Steps, came: First, left: First, exchanged_ns: Intege
     return input_ns
 
 
-@subroutine
-def _earliest_time(steps: Steps, step: int, at_once: float) -> float:
-    """Return the time in a step from which on a transfer is not at once."""
-    return float(steps.starts[step] + at_once * (steps.ends[step] - steps.starts[step]))
-
-
-@kernel(TRANSFERS, STEPS, WAYS, FLOAT64, INT64S)
-def _first_transfers(transfers: Transfers, steps: Steps, ways: Ways, at_once: float, since: Integers) -> First:
-    """Find the first transfer of each step that starts at a time or later, and not at once."""
+@kernel(TRANSFERS, STEPS, WAYS, INT64S)
+def _first_transfers(transfers: Transfers, steps: Steps, ways: Ways, since: Integers) -> First:
+    """Find the first transfer of each step that starts at a time or later."""
     starts, ends, size = transfers.starts, transfers.ends, steps.starts.size
     first, over, others = (
         np.full(size, AFTER_ALL, np.int64),
@@ -162,9 +166,8 @@ def _first_transfers(transfers: Transfers, steps: Steps, ways: Ways, at_once: fl
         i, until, other = ways.begins[way], ways.untils[way], ways.others[way]
         for step in range(steps.bounds[ways.owners[way]], steps.bounds[ways.owners[way] + 1]):
             i = advance(starts, i, until, steps.starts[step])
-            least = _earliest_time(steps, step, at_once)
             while i < until and starts[i] <= steps.ends[step]:
-                if starts[i] >= least and starts[i] >= since[step]:
+                if starts[i] >= since[step]:
                     earlier = (starts[i], ends[i], other) < (first[step], over[step], others[step])
                     if earlier:
                         first[step], over[step], others[step] = starts[i], ends[i], other
@@ -188,9 +191,9 @@ def _last_ends(transfers: Transfers, steps: Steps, ways: Ways, by: Integers) -> 
     return last
 
 
-@kernel(TRANSFERS, STEPS, WAYS, FLOAT64, INT64S, INT64S)
+@kernel(TRANSFERS, STEPS, WAYS, INT64S, INT64S)
 def _count_transfers(
-    transfers: Transfers, steps: Steps, ways: Ways, at_once: float, since: Integers, over: Integers
+    transfers: Transfers, steps: Steps, ways: Ways, since: Integers, over: Integers
 ) -> tuple[Integers, Integers]:
     """Count the transfers of each step as `_first_transfers` does, and those of them that start before another time."""
     starts = transfers.starts
@@ -199,9 +202,8 @@ def _count_transfers(
         i, until = ways.begins[way], ways.untils[way]
         for step in range(steps.bounds[ways.owners[way]], steps.bounds[ways.owners[way] + 1]):
             i = advance(starts, i, until, steps.starts[step])
-            least = _earliest_time(steps, step, at_once)
             while i < until and starts[i] <= steps.ends[step]:
-                if starts[i] >= least and starts[i] >= since[step]:
+                if starts[i] >= since[step]:
                     count[step] += 1
                     together[step] += starts[i] < over[step]
                 i += 1

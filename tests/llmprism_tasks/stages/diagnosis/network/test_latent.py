@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from handmade import WINDOW
-from job_evidence import DEFAULT, shuffled, together, without_rows
+from handmade import MB, MS, WINDOW, flows
+from job_evidence import DEFAULT, shuffled, together, with_flows, without_rows
 from network_evidence import Hop, both, job, late, ring
 from polars.testing import assert_frame_equal
 
@@ -105,6 +105,24 @@ def test_most_hops_that_are_slower_than_others_are_no_peers() -> None:
         DEFAULT,
     )
     assert judged.filter("slow").is_empty()
+
+
+@pytest.mark.parametrize(
+    ("steps", "now", "count"), [(range(3), 1, 0), (range(12), 1, 0), (range(12), 1.4, 0), (range(12), 1.6, 4)]
+)
+def test_like_is_compared_with_like(steps: Sequence[int], now: float, count: int) -> None:
+    """The first 4 MB of a message are quicker than the rest, which waits; now and then they have their own record."""
+    evidence = late(job(ring("abcd"), lost=0), 8)
+    hops = evidence.flows.select("src_addr", "dst_addr").unique().cast(pl.String).rows()
+    begins = evidence.history["start_ns"]
+    chunks = [
+        ((at := (begins[step] - WINDOW.start_ns) / MS), at + 0.1 * (now if step >= 8 else 1), src, dst, 4 * MB)
+        for step in steps
+        for src, dst in hops
+    ]
+    rows = flows(chunks).with_columns(job_id=pl.lit("j"), kind=pl.lit("dp"), switch_path=None)
+    judged = best_pace.verdicts(with_flows(evidence, rows), DEFAULT)
+    assert judged["slow"].sum() == count
 
 
 def test_jobs_are_judged_apart_in_whatever_order_rows_come() -> None:

@@ -174,11 +174,47 @@ def test_the_first_stage_begins_when_its_parameters_are_gathered() -> None:
     assert own_ms(found)["a"] == 30
 
 
-def test_a_gradient_that_leaves_after_the_step_s_end_is_the_last_step_s() -> None:
-    """At 9 ms it cannot be this step's, of which no GPU computes a pass in less than a hundredth."""
-    late = [(9, 11, "b", "a", 8 * MB)]
-    found = own_work(kinds(pp=[*late, *replica("a", "b", "c", start=100)]), steps("abc"), groups())
-    assert own_ms(found)["b"] == 50
+@pytest.mark.parametrize(("late", "own"), [(9, 50), (11, 11)])
+def test_a_gradient_that_leaves_after_the_step_s_end_is_the_last_step_s(late: float, own: float) -> None:
+    """Of five outputs in a second, 200 ms apart, no GPU sends the first within a twentieth of that."""
+    rows = [(late, late + 2, "b", "a", 8 * MB), *replica("a", "b", "c", start=100)]
+    assert own_ms(own_work(kinds(pp=rows), steps("abc"), groups()))["b"] == own
+
+
+def test_a_stage_s_first_pass_is_found_however_many_there_are_in_a_step() -> None:
+    """Of a hundred micro-batches in ten seconds, the first has gone through both stages in less than 100 ms."""
+    sent = [(at, at + 2, "a", "b", 8 * MB) for at in range(30, 10_000, 100)]
+    rows = [*sent, *((at + 22, at + 24, "b", "a", 8 * MB) for at, *_ in sent)]
+    whole = steps("ab").with_columns(end_ns=pl.col("start_ns") + 10 * STEP * MS)
+    found = own_work(kinds(pp=rows), whole, groups())
+    assert own_ms(found) == {"a": 30, "b": 20}
+    assert found["entered"].to_list() == [False, True]
+
+
+LOST, SPLIT, SMALLER = range(3)
+
+
+@pytest.mark.parametrize(("first", "own"), [(LOST, None), (SPLIT, 100), (SMALLER, 100)])
+def test_a_pass_whose_message_s_record_was_lost_is_not_measured(first: int, own: float | None) -> None:
+    """Without it, the pass of `a` seems to last until the second micro-batch. A record in two parts moves as many
+    bytes, and a shorter sample is one message."""
+    rows = [row for step in range(3) for row in replica("a", "b", "c", start=100 + step * STEP)]
+    start, end, src, dst, size = rows[0]
+    instead = {
+        LOST: [],
+        SPLIT: [(start, end - 1, src, dst, size // 2), (end - 1, end, src, dst, size // 2)],
+        SMALLER: [(start, end, src, dst, size // 4)],
+    }[first]
+    others = [row for nics in ("def", "ghi") for step in range(3) for row in replica(*nics, start=110 + step * STEP)]
+    found = own_work(kinds(pp=[*instead, *rows[1:], *others]), steps("abcdefghi", 3), groups("adg", "beh", "cfi"))
+    assert own_ms(found.filter(step_index=0)).get("a") == own
+    assert own_ms(found.filter(pl.col("step_index") > 0)).get("a") == 100
+
+
+def test_without_peers_a_lost_record_shows_beside_the_other_steps() -> None:
+    rows = [row for step in range(4) for row in replica("a", "b", "c", start=100 + step * STEP)]
+    found = own_work(kinds(pp=rows[1:]), steps("abc", 4), groups())
+    assert found.filter(addr="a")["step_index"].to_list() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("queue_pairs", [1, 2, 4])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import polars as pl
@@ -41,7 +41,14 @@ def evidence(lengths: Sequence[float], current: int, *, moving: Sequence[int] = 
     well = working([{addr: [500.0] * 3 for addr in RING}])
     flows = kinds(dp=rows)
     pauses = quiet_times(flows).filter(pl.col("back_ns") - pl.col("since_ns") >= 1000 * MS)
-    return dataclasses.replace(well, flows=flows, history=steps, groups=groups(RING), pauses=pauses)
+    return dataclasses.replace(
+        well, flows=flows, history=steps, steps=of_members(steps, RING), groups=groups(RING), pauses=pauses
+    )
+
+
+def of_members(history: pl.DataFrame, addrs: Iterable[str]) -> pl.DataFrame:
+    """Return the steps of members that all end with their job's."""
+    return history.join(pl.DataFrame({"addr": [*addrs]}), how="cross")
 
 
 def told(job: Evidence, found: pl.DataFrame = NOTHING, **changed: Any) -> list[dict[str, Any]]:
@@ -155,7 +162,8 @@ def test_whom_all_others_wait_for_is_a_candidate(
             rows += [(start + at, start + at + 1, src, dst, MB) for src, dst in rings.items() if src[0] in begun]
     hosts = {addr: f"host-{addr[0]}" for addr in rings}
     well = working([{addr: [500.0] * 3 for addr in rings}], hosts=hosts)
-    (row,) = told(dataclasses.replace(well, flows=kinds(dp=rows), history=steps, groups=groups(rings)))
+    job = dataclasses.replace(well, history=steps, steps=of_members(steps, rings), groups=groups(rings))
+    (row,) = told(dataclasses.replace(job, flows=kinds(dp=rows)))
     assert (row["kind"], row["candidates"]) == ("cross_step", candidates)
     assert ("All others waited for host host-b" in row["explanation"]) == (candidates is not None)
 
@@ -225,6 +233,15 @@ def test_slow_steps_in_a_row_are_a_fault_that_lasts() -> None:
 
 def test_a_step_that_was_cut_at_another_place_is_not_slow() -> None:
     assert told(evidence([*WELL, 6500, 1500, *WELL[:4]], current=6)) == []
+
+
+@pytest.mark.parametrize(("others", "rows"), [("cd", 0), ("d", 1)], ids=["half", "one of four"])
+def test_a_step_that_half_of_the_members_end_as_early_as_ever_is_no_step_of_the_job(others: str, rows: int) -> None:
+    """Members wait for each other. Where they do not, two jobs were taken for one, or steps were cut wrongly."""
+    job = evidence([*WELL, 14_000, *WELL[:5]], current=6)
+    early = of_members(history([*WELL, USUAL, *WELL[:5]], current=6), others)
+    whose = job.steps.filter(~pl.col("addr").is_in(list(others)))
+    assert len(told(dataclasses.replace(job, steps=pl.concat([whose, early])))) == rows
 
 
 @pytest.mark.parametrize("scale", [2.0, 0.5])
