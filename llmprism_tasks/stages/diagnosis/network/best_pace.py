@@ -18,7 +18,8 @@ import polars as pl
 from llmprism_tasks.numerics.robust import sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
-from llmprism_tasks.stages.diagnosis.network.path_pace import HOP_ON_PATH, LEAST_SIGMA, placed
+from llmprism_tasks.stages.diagnosis.network.hop_comparison import LEAST_SIGMA
+from llmprism_tasks.stages.diagnosis.network.path_pace import HOP_ON_PATH, placed
 
 NOW, PAST = 12, 3
 """Most steps of a job that show its pace now (the last ones) and before (the look-back's first ones)."""

@@ -31,7 +31,7 @@ def rows(hops: pl.DataFrame, losses: Losses, evidence: Evidence, settings: Diagn
 
     Parameters
     ----------
-    hops : as `path_pace.compared` returns, for jobs in which no device is named
+    hops : as `hop_comparison.compared` returns, for jobs in which no device is named
     """
     verdicts = evidence.once(best_pace.verdicts, settings)
     of_rings = hops.filter(pl.col("kind") == "dp").with_columns(pl.col("slow") & pl.col("ring_bound"))

@@ -14,6 +14,7 @@ from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.network import best_pace, cross_group
+from llmprism_tasks.stages.diagnosis.network.hop_comparison import compared
 from llmprism_tasks.stages.diagnosis.network.localisation import (
     MOST_NAMED,
     alternatives,
@@ -24,7 +25,7 @@ from llmprism_tasks.stages.diagnosis.network.localisation import (
     suspect,
 )
 from llmprism_tasks.stages.diagnosis.network.losses import Losses
-from llmprism_tasks.stages.diagnosis.network.path_pace import compared, extra, paces, placed, timed
+from llmprism_tasks.stages.diagnosis.network.path_pace import extra, paces, placed, timed
 from llmprism_tasks.stages.diagnosis.network.shared_nics import is_shared
 from llmprism_tasks.stages.diagnosis.ranking import KINDS_OF_EFFECT
 from llmprism_tasks.stages.diagnosis.step_times.slow_steps import mark_slow_steps

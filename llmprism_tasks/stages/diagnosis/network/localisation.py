@@ -18,7 +18,8 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import MAJORITY, Floats
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.network.path_pace import HOP_ON_PATH, JUDGED, RING
+from llmprism_tasks.stages.diagnosis.network.hop_comparison import JUDGED
+from llmprism_tasks.stages.diagnosis.network.path_pace import HOP_ON_PATH, RING
 
 DEVICE = ["device_type", "device"]
 
@@ -87,7 +88,7 @@ def suspect(hops: pl.DataFrame, settings: DiagnosisSettings) -> Suspicion:
 
     Parameters
     ----------
-    hops : as `path_pace.compared` returns
+    hops : as `hop_comparison.compared` returns
     """
     crossings = left = devices(_with_hints(hops).with_row_index("hop"))
     culprits: list[dict[str, Any]] = []

@@ -29,25 +29,9 @@ reduces gradients in the other, at different times of a step."""
 
 BACK = ", the other way"
 
-INNOCENT_QUANTILE = 0.25
-"""Quantile of the steps in which a hop's early sending was at its usual pace, so that it is not the slow hop of its
-ring. Not all steps can count: the member that arrives last sends nothing early, and a flapping link may go down after
-the early sending."""
-
 LEAST_SHOWN_BY_RECORDS = 0.5
 """Share of the logarithm of the ratio by which a ring is slower that records must show. Where they show less, its slow
 hop sends in bursts: a ring of a quarter of its pace whose records are at more than half of it has pauses within."""
-
-NEAR, FAINT = 0.75, 0.25
-"""Shares of the longest time for which bytes wait before a hop of a ring. Hops before which they wait about as long are
-slow; as buffers fill, bytes also wait before the hops that lead there, each time less. Hops that send before they have
-received, by more than a faint share of that time, are quick."""
-
-LEAST_SIGMA = 0.05
-"""Least deviation of the logarithm of a pace: healthy paths differ by a few percent permanently."""
-
-JUDGED = ["slow", "ring_bound", "innocent", "proven", "near"]
-"""What a hop is found to be in its unit, as `compared` returns it."""
 
 HOP_ON_PATH = [*HOP, "path"]
 """Queue pairs of a hop are hashed to different spines; each path has its own pace."""
@@ -255,11 +239,11 @@ def _slowdown_ratios(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.D
     A sender that may send only now and then cuts its own transfers: of what is long enough to measure, few are left.
     """
     now, usual = (pl.col("pace").filter(which).median() for which in (pl.col("slow"), ~pl.col("slow")))
-    figures = by_step.group_by(*RING, "place").agg(ratio=now / usual, enough=_is_seen_often(settings))
+    figures = by_step.group_by(*RING, "place").agg(ratio=now / usual, enough=is_seen_often(settings))
     return figures.filter("enough").drop("enough")
 
 
-def _is_seen_often(settings: DiagnosisSettings) -> pl.Expr:
+def is_seen_often(settings: DiagnosisSettings) -> pl.Expr:
     """Return whether a place is seen in enough slow steps and in enough healthy ones."""
     times = (which.sum() for which in (pl.col("slow"), ~pl.col("slow")))
     return pl.all_horizontal([number >= settings.least_steps for number in times])
@@ -294,93 +278,6 @@ def _record_paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.Data
         .with_columns(pushed=early.fill_null(value=False), own_least=pl.col("own") * moving)
         .drop("since_ns", "over_ns", "begins_ns", "complete_ns", "came_ns")
     )
-
-
-def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Compare the pace of each path of each hop in slow steps with that in healthy ones.
-
-    Parameters
-    ----------
-    by_step : as `paces` returns
-
-    Returns
-    -------
-    sorted by `HOP_ON_PATH`, with `switch_path`, `now` and `usual` (ns per byte in slow and in healthy steps), `ratio`,
-    `slow`, `ring_bound` (all hops of its ring are slow, so its pace may be that of the slowest), `innocent`, `proven`
-    and `near` (logarithm of how likely a slow hop of its ring would be as quick as it is, over that at the pace of the
-    slowest one). All hops of a ring wait for its slowest hop. If some are slower than others, even if only in what they
-    send early, those alone are `slow` and the others `innocent`. Hops that were slow in what they sent early are
-    `proven`. A hop that never sends early is neither. Paths seen in too few slow steps or too few healthy ones are
-    absent.
-    """
-    ratio = pl.col("now") / pl.col("usual")
-    ring = pl.col("kind") == "dp"
-    worst = pl.when(ring).then(pl.col("ratio").max().over(RING)).otherwise("ratio")
-    slow = (pl.col("ratio") >= settings.slow_rate) & (pl.col("ratio") * settings.slow_rate >= worst)
-    # A hop that waits for the slow one has any pace up to that one's, so its ring parts them only if there is a gap.
-    gap = pl.col("ratio").log().sort().diff().max().over(RING).fill_null(0.0) >= math.log(settings.slow_rate)
-    slow |= ring & (pl.col("ratio") >= settings.slow_rate).all().over(RING) & ~gap
-    behind = pl.col("quick").log() - pl.col("quick").filter("slow").max().log().over(RING)
-    measured = pl.col("pushes") >= settings.least_steps
-    pushed_slowly = measured & pl.col("proves").fill_null(value=False)
-    own_ratio = pl.when(measured).then("pushed").otherwise("own_ratio")
-    longest, clocks_ns = pl.col("wait_ns").max().over(RING), settings.least_work_ms * 1e6
-    waited_for = (pl.col("wait_ns") >= pl.max_horizontal(NEAR * longest, clocks_ns)).fill_null(value=False)
-    waits_itself = pl.col("wait_ns") <= -pl.max_horizontal(FAINT * longest, clocks_ns)
-    # Where bytes wait before no hop, a ring with pauses waits for its members.
-    slow &= pl.col("wait_ns").is_null().all().over(RING) | waited_for.any().over(RING)
-    # Where another hop of a ring is at its usual pace, the ring stretches nothing, and who is slow is so by itself:
-    # a queue before the slow link may take at once what is sent early.
-    # One channel may be slow and another not, on another path: a hop is at its usual pace if all of its paths are.
-    stretched = (pl.col("ratio").max().over(HOP) >= settings.slow_rate).all().over(RING)
-    early = slow & stretched & (own_ratio < settings.slow_rate)
-    held_up = ring & (early | waits_itself).fill_null(value=False) & ~waited_for
-    by_itself = (slow & ~held_up).any().over(RING)
-    return (
-        _with_own_ratio(by_step, settings)
-        .group_by("place")
-        .agg(
-            pl.col(*HOP_ON_PATH, "switch_path").first(),
-            now=pl.col("pace").filter("slow").median(),
-            usual=pl.col("pace").filter(~pl.col("slow")).median(),
-            quick=pl.col("pace").filter("slow").quantile(INNOCENT_QUANTILE, "lower"),
-            own_ratio=pl.col("own_ratio").quantile(INNOCENT_QUANTILE, "lower"),
-            pushes=pl.col("own_ratio").filter("pushed").count(),
-            pushed=pl.col("own_ratio").filter("pushed").median(),
-            proves=pl.col("least_ratio").filter("pushed").median() >= settings.slow_rate,
-            wait_ns=pl.col("wait_ns").filter("slow").median() - pl.col("wait_ns").filter(~pl.col("slow")).median(),
-            enough=_is_seen_often(settings),
-        )
-        .filter("enough")
-        .with_columns(ratio=ratio, quick=pl.col("quick") / pl.col("usual"))
-        .with_columns(
-            ring_bound=ring & slow.all().over(RING), slow=slow & ~(held_up & by_itself), innocent=held_up & by_itself
-        )
-        .with_columns(
-            proven=pl.col("slow") & ring & (pushed_slowly | waited_for), near=-((behind / LEAST_SIGMA) ** 2) / 2
-        )
-        .select(*HOP_ON_PATH, "switch_path", "now", "usual", "ratio", *JUDGED)
-        .sort(HOP_ON_PATH)
-    )
-
-
-def _with_own_ratio(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Add `own_ratio`, a hop's own pace over its usual one, and `least_ratio`, of `own_least`.
-
-    Only slow steps count in which the hop's unit was slow and some hop of the unit was slow by itself; anything else
-    that is slow in a step does not tell which hop it was. NULL otherwise.
-    """
-    rate, own_ratio, least_ratio = (
-        pl.col(name) / pl.col(usual).filter(~pl.col("slow")).median().over("place")
-        for name, usual in (("pace", "pace"), ("own", "own"), ("own_least", "own"))
-    )
-    rated = by_step.with_columns(rate=rate, own_ratio=own_ratio, least_ratio=least_ratio)
-    felt, shown = (
-        (pl.col(name) >= settings.slow_rate).any().over("job_id", "kind", "unit", "step_ns")
-        for name in ("rate", "own_ratio")
-    )
-    ratios = pl.col("own_ratio", "least_ratio")
-    return rated.with_columns(pl.when(pl.col("slow") & felt & shown).then(ratios)).drop("rate")
 
 
 def extra(records: pl.DataFrame, hops: pl.DataFrame) -> pl.DataFrame:

@@ -21,7 +21,7 @@ def is_shared(slow: pl.DataFrame, losses: Losses, evidence: Evidence, settings: 
 
     Parameters
     ----------
-    slow : slow hops of one job, as `path_pace.compared` returns
+    slow : slow hops of one job, as `hop_comparison.compared` returns
     """
     job_id = str(slow["job_id"][0])
     ends = pl.concat([slow.select("ratio", "usual", addr=end) for end in nic_pairs.PAIR])
