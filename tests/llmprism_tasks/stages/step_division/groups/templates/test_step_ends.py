@@ -148,12 +148,12 @@ def few_layers(optimizer: float = 20, *, reductions: str = "dcba") -> list[Row]:
     rows: list[Row] = []
     for after in (20, 200, 350, 430):
         rows += ring("abcd", [step + after for step in STEPS], length=50, parts=1, size=20 * MB)
-    for after in (640, 1020 - optimizer - 130):
-        rows += ring(reductions, [step + after for step in STEPS], length=130, parts=1, size=40 * MB)
+    for after in (640, 1020 - optimizer - 60):
+        rows += ring(reductions, [step + after for step in STEPS], length=60, parts=1, size=40 * MB)
     return rows
 
 
-@pytest.mark.parametrize("found", [480.0, 770.0])
+@pytest.mark.parametrize("found", [480.0, 700.0])
 def test_of_few_sharded_layers_the_step_ends_at_the_shorter_silence_between_reductions_and_gathers(
     found: float,
 ) -> None:
@@ -197,6 +197,19 @@ GATHERS, REDUCTIONS = [0, 1, 2, 3, 4], [5, 6, 7, 8, 9]
 def test_steps_send_once_over_some_pairs_and_once_over_others() -> None:
     once = [(20.0, GATHERS), (200.0, GATHERS), (640.0, REDUCTIONS), (930.0, REDUCTIONS)]
     assert changes_per_step(once) == pytest.approx(1, abs=0.05)
+
+
+def test_two_rings_of_gradients_in_one_burst_are_no_gathers_and_reductions() -> None:
+    """Neither is in layers: both passes lie before them."""
+    assert changes_per_step([(20.0, GATHERS), (80.0, REDUCTIONS)]) == 0
+    assert changes_per_step([(20.0, GATHERS), (80.0, REDUCTIONS), (150.0, REDUCTIONS)]) == 0
+
+
+@pytest.mark.parametrize(("begins", "told"), [(760.0, True), (780.0, False)])
+def test_where_a_silence_takes_half_of_a_step_both_passes_may_lie_in_it(begins: float, *, told: bool) -> None:
+    """The second burst is over after 270 ms."""
+    bursts = [(30.0, GATHERS), (220.0, GATHERS), (begins, REDUCTIONS), (900.0, REDUCTIONS)]
+    assert (changes_per_step(bursts) > 0) == told
 
 
 def test_layers_that_are_gathered_between_reductions_do_not_show_where_a_step_ends() -> None:
