@@ -95,7 +95,7 @@ def after_reductions(traffic: Traffic, silences: Silences, ends: Integers) -> In
 
 def _over_other_pairs(traffic: Traffic, silences: Silences) -> Flags | None:
     """Return whether what is sent between two silences goes over other pairs than most does: shape (silences + 1,);
-    None where no two sets of pairs take turns.
+    None where no two rings take turns.
     """
     pairs = int(traffic.pair.max()) + 1
     places = np.concatenate([[0], silences.at, [traffic.pair.size]])
@@ -105,10 +105,24 @@ def _over_other_pairs(traffic: Traffic, silences: Silences) -> Flags | None:
     if like.all():
         return None
     one, other = _directions(np.stack([sections[like].sum(axis=0), sections[~like].sum(axis=0)]))
-    if one @ other >= MAJORITY:
+    if one @ other >= MAJORITY or not (_go_around(one, traffic) and _go_around(other, traffic)):
         return None
     turned: Flags = direction @ other > direction @ one
     return turned
+
+
+def _go_around(sent: Floats, traffic: Traffic) -> bool:
+    """Return whether each sender has one receiver, as in a ring; who exchanges tokens has several.
+
+    Parameters
+    ----------
+    sent : shape (pairs,)
+    """
+    sender = np.zeros(sent.size, np.int64)
+    sender[traffic.pair] = traffic.stream
+    largest = np.zeros(int(sender.max()) + 1)
+    np.maximum.at(largest, sender, sent)
+    return bool((largest >= NEARLY_ALL * np.bincount(sender, sent)).all())
 
 
 def _directions(bytes_: Floats) -> Floats:

@@ -176,17 +176,18 @@ def test_gathers_and_reductions_over_the_same_pairs_are_not_told_apart(reduction
     assert bool(ends(few_layers(reductions=reductions), known)) == moved
 
 
-def changes_per_step(bursts: list[tuple[float, list[int]]]) -> float:
+def changes_per_step(bursts: list[tuple[float, list[int]]], *, senders: int = 5) -> float:
     """Return how many silences after reductions are found in a step of 1000 ms, of bursts of 50 ms; 0 if none.
 
     Parameters
     ----------
     bursts : when each begins, ms, and the pairs that send
+    senders : how many there are; pairs are theirs in turn
     """
     records = [(step + after, pair) for step in STEPS for after, pairs in bursts for pair in pairs]
     starts, pair = (np.array(one, np.int64) for one in zip(*records, strict=True))
     ends_ms = starts + 50
-    traffic = Traffic(pair, pair, starts, ends_ms, ends_ms, np.full(pair.size, 20 * MB))
+    traffic = Traffic(pair % senders, pair, starts, ends_ms, ends_ms, np.full(pair.size, 20 * MB))
     found = step_ends.after_reductions(traffic, traffic.silences(1), np.array(STEPS[1:]))
     return 0.0 if found is None else found.size / len(STEPS)
 
@@ -210,6 +211,13 @@ def test_where_a_silence_takes_half_of_a_step_both_passes_may_lie_in_it(begins: 
     """The second burst is over after 270 ms."""
     bursts = [(30.0, GATHERS), (220.0, GATHERS), (begins, REDUCTIONS), (900.0, REDUCTIONS)]
     assert (changes_per_step(bursts) > 0) == told
+
+
+@pytest.mark.parametrize(("senders", "told"), [(5, True), (2, False)])
+def test_members_of_a_ring_have_one_receiver_each_way(senders: int, *, told: bool) -> None:
+    """Who exchanges tokens sends to several, and over other pairs than gradients, too."""
+    once = [(20.0, GATHERS), (200.0, GATHERS), (640.0, REDUCTIONS), (930.0, REDUCTIONS)]
+    assert (changes_per_step(once, senders=senders) > 0) == told
 
 
 def test_layers_that_are_gathered_between_reductions_do_not_show_where_a_step_ends() -> None:
