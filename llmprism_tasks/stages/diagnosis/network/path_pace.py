@@ -27,7 +27,8 @@ HOP = [*RING, "src_addr", "dst_addr"]
 around a ring the other way are a unit of their own (`ring_of_unit`): Gloo gathers parameters in the one direction and
 reduces gradients in the other, at different times of a step."""
 
-BACK = ", the other way"
+OTHER_WAY = ", the other way"
+"""What the name of a ring's unit ends with, of hops that go around it otherwise than its first ones."""
 
 LEAST_SHOWN_BY_RECORDS = 0.5
 """Share of the logarithm of the ratio by which a ring is slower that records must show. Where they show less, its slow
@@ -91,9 +92,8 @@ def _units(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.Series:
     pair = pl.concat_str("src_addr", "dst_addr", separator=" to ")
     known = pairs.join(rings, on=["job_id", "src_addr"], how="left", maintain_order="left")
     known = known.with_columns(way=_ways(known))
-    way = (
-        pl.when(pl.col("way") == pl.col("way").first().over("job_id", "ring")).then(pl.lit("")).otherwise(pl.lit(BACK))
-    )
+    first = pl.col("way").filter(pl.col("kind") == "dp").first().over("job_id", "ring")
+    way = pl.when(pl.col("way") == first).then(pl.lit("")).otherwise(pl.lit(OTHER_WAY))
     ring = pl.concat_str("ring", way)
     unit = pl.when(pl.col("kind") == "dp").then(pl.coalesce(ring, pair)).otherwise(pair)
     return known.select(unit=unit).to_series()
@@ -113,7 +113,7 @@ def _ways(pairs: pl.DataFrame) -> pl.Series:
 
 def ring_of_unit() -> pl.Expr:
     """Return the lowest address of the ring that a `unit` is a way around."""
-    return pl.col("unit").str.strip_suffix(BACK)
+    return pl.col("unit").str.strip_suffix(OTHER_WAY)
 
 
 def timed(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:

@@ -66,6 +66,13 @@ class Traffic(NamedTuple):
         before: Floats = np.append(0, np.cumsum(self.sizes)).astype(np.float64)
         return before
 
+    @property
+    def senders(self) -> Integers:
+        """Return the sender of each pair, shape (pairs,)."""
+        senders = np.zeros(int(self.pair.max()) + 1, np.int64)
+        senders[self.pair] = self.stream
+        return senders
+
     def silences(self, shortest_ns: float) -> Silences:
         """Return when none of the streams sends for longer than that."""
         silence = np.append(0, self.starts[1:] - self.latest[:-1])

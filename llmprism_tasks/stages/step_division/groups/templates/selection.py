@@ -122,8 +122,7 @@ def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings, *, b
     reduced = step_ends.after_reductions(traffic, longest, ends) if by_passes else None
     if reduced is not None:
         return _cut_after_reductions(reduced, ends, fitting, longest, found)
-    sender = np.zeros(int(traffic.pair.max()) + 1, np.int64)
-    sender[traffic.pair] = traffic.stream
+    sender = traffic.senders
     records = traffic.pair, traffic.starts, traffic.sizes
     steps = traffic.sizes.sum() / found.template.sum()
     waits = step_ends.waits(records, sender, longest.at, traffic.latest[longest.at - 1], steps)

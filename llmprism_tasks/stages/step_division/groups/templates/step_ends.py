@@ -118,8 +118,7 @@ def _go_around(sent: Floats, traffic: Traffic) -> bool:
     ----------
     sent : shape (pairs,)
     """
-    sender = np.zeros(sent.size, np.int64)
-    sender[traffic.pair] = traffic.stream
+    sender = traffic.senders
     largest = np.zeros(int(sender.max()) + 1)
     np.maximum.at(largest, sender, sent)
     return bool((largest >= NEARLY_ALL * np.bincount(sender, sent)).all())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import polars as pl
 import pytest
 from handmade import MB
-from job_evidence import DEFAULT
+from job_evidence import DEFAULT, groups, kinds, working
 from placed_hops import RING, STEPS, Row, passed_on, placed
 
 from llmprism_tasks.stages.diagnosis.network import hop_comparison, path_pace
@@ -60,6 +62,15 @@ def test_the_two_ways_around_a_ring_are_two_units(hops: str, units: int) -> None
     found = placed(*((10, 20, src, dst, 8 * MB) for src, dst in hops.split()), kind="dp", rings=["abc"])
     assert found["unit"].n_unique() == units
     assert found.select(path_pace.ring_of_unit()).unique().to_series().to_list() == ["a"]
+
+
+def test_links_of_a_pipeline_do_not_hide_the_two_ways_around_a_ring() -> None:
+    """The link is the first pair that the ring's lowest address sends over."""
+    rows = [(10.0, 20.0, src, dst, 8 * MB) for src, dst in ["xy", "yz", "zx", "xz", "zy", "yx"]]
+    flows = pl.concat([kinds("j", pp=[(10.0, 20.0, "x", "a", 8 * MB)]), kinds("j", dp=rows)])
+    evidence = dataclasses.replace(working([{"a": [0.0]}]), flows=flows, groups=groups("xyz"))
+    found = path_pace.placed(evidence, STEPS)
+    assert found.filter(pl.col("kind") == "dp")["unit"].n_unique() == 2
 
 
 def test_queue_pairs_that_send_together_keep_a_hop_busy_once() -> None:
