@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.contract import frames
-from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS, Window
 from llmprism_tasks.numerics import ragged
 from llmprism_tasks.numerics.robust import EVEN_ODDS
 from llmprism_tasks.settings import RecognitionSettings, Settings
@@ -57,7 +57,8 @@ def recognition(
         none do, times the probability that clusters on the same hosts are what they were taken for, one job or several
     job_members : NICs of each job
     """
-    found = at_work(gpu_traffic, topology, window, settings)
+    since_ns = _first_seen_ns(traffic, elsewhere)
+    found = at_work(gpu_traffic, topology, since_ns, window, settings)
     jobs, members = with_fallen_silent(
         found,
         gpu_traffic.bulk,
@@ -65,21 +66,29 @@ def recognition(
         topology,
         window,
         settings,
-        lambda then, moment: at_work(GpuTraffic.of(then, moment, settings), topology, moment, settings),
+        lambda then, moment: at_work(GpuTraffic.of(then, moment, settings), topology, since_ns, moment, settings),
         elsewhere,
     )
     jobs = with_unlisted(_demote_one_way_jobs(jobs, members, traffic), members, traffic, topology, window, settings)
     return jobs, members
 
 
+def _first_seen_ns(traffic: TrafficIndex, elsewhere: pl.DataFrame | None) -> int:
+    """Return when the platform's first flow was seen, to the millisecond: starts elsewhere are known no better."""
+    starts = [traffic.table["flow_start_ns"]] + ([] if elsewhere is None else [elsewhere["flow_start_ns"]])
+    first_ns = min((int(each.min()) for each in starts if not each.is_empty()), default=0)  # type: ignore[arg-type]
+    return first_ns - first_ns % NANOSECONDS_PER_MS
+
+
 def at_work(
-    traffic: GpuTraffic, topology: pl.DataFrame, window: Window, settings: Settings
+    traffic: GpuTraffic, topology: pl.DataFrame, since_ns: int, window: Window, settings: Settings
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Recognise the jobs whose NICs send in a window, or are silent for no longer than their period explains.
 
     Parameters
     ----------
     traffic : bulk flows between GPUs, look-back included
+    since_ns : when the platform's first flow was seen
 
     Returns
     -------
@@ -98,7 +107,7 @@ def at_work(
     steps, showing = _cluster_steps(between, streams, members, window, settings)
     nics = _describe_nics(members, linking, between, showing, window)
     nics = _drop_idle_clusters(nics, settings.recognition)
-    seen_ns = int(traffic.bulk["flow_start_ns"].min()), window.end_ns  # type: ignore[arg-type]
+    seen_ns = since_ns, window.end_ns
     nics = nics.join(tenants(nics, steps, between, seen_ns, settings.recognition), on="cluster")
     followed = [linking, links.plain(links.weighed(rhythms, window.end_ns, settings.recognition))]
     if not former.is_empty():

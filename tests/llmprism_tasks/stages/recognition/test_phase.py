@@ -33,6 +33,7 @@ def recognised(
     *parts: Iterable[Row],
     window: Window = WINDOW,
     values: Settings = DEFAULT,
+    elsewhere: pl.DataFrame | None = None,
 ) -> tuple[pl.DataFrame, list[set[str]]]:
     """Return the jobs, and the members of each in the order of their smallest."""
     table = visible(flows(*parts), window, values.window.lookback_windows)
@@ -41,6 +42,7 @@ def recognised(
         topology=topology(hosts),
         window=window,
         settings=values,
+        elsewhere=elsewhere,
     )
     assert set(jobs["job_id"]) == set(members["job_id"])
     assert members["addr"].is_unique().all()
@@ -451,6 +453,21 @@ def test_rails_that_are_seen_to_begin_within_a_part_of_a_step_are_one_job(late: 
         ring(rail(hosts, 0, only="gh"), every(1000, count=59)),
     ]
     assert len(recognised(hosts, *rows)[1]) == 1 + jobs
+
+
+@pytest.mark.parametrize("seen_ms", [0, 4_000])
+def test_a_job_is_as_sure_where_others_that_were_seen_before_it_are_in_its_partition_or_not(seen_ms: int) -> None:
+    """What both of its rails have done since then says the same, wherever the others are."""
+    hosts = cluster(8, 2)
+    rows = [
+        ring(rail(hosts, 0, only="abcdef"), every(10_000, count=4, start=15_000)),
+        ring(rail(hosts, 1, only="ab"), every(10_000, count=2, start=16_000)),
+    ]
+    others = ring(rail(hosts, 0, only="gh"), every(1000, count=40, start=seen_ms))
+    away = flows(others).select("flow_start_ns").sort("flow_start_ns")
+    both = [recognised(hosts, *rows, others)[0], recognised(hosts, *rows, elsewhere=away)[0]]
+    whole, part = (jobs.filter(endpoints=8)["confidence"].to_list() for jobs in both)
+    assert whole == part != []
 
 
 @pytest.mark.parametrize(("size", "jobs"), [(MB, 1), (60 * MB, 2)])
