@@ -115,6 +115,33 @@ def test_what_a_step_is_made_of_and_several_steps_are_no_steps(job: Training, id
     assert found["steps_extra"] <= ONE_UNDER_WAY
 
 
+def test_shards_that_are_gathered_in_groups_of_hosts_are_training(tmp_path: Path) -> None:
+    """HSDP: a twelfth of the bytes, between the groups, pauses in each step; what is gathered never does."""
+    nics = tuple(nic(host, gpu) for host in range(8) for gpu in range(2))
+    job = replace(
+        SHARDED, nics=nics, shard=8, layers=27, layer_s=0.035, layer_bytes=9e7, head=0.66, channels=8, jitter=0.038,
+        optimizer_s=0.02, end_s=118.0,
+    )  # fmt: skip
+    write(Platform([job], hosts=8, gpus=2, rate=1e10, inner=True, idle_s=0.0002, end_s=120.0), tmp_path, 3)
+    found = headline(scores_of(tmp_path, "flows.parquet", "joint", tmp_path / "second.duckdb"))
+    assert (found["exact"], found["called_other"]) == (found["windows"], 0)
+    assert found["steps_found"] >= found["steps"] - ONE_UNDER_WAY
+    assert found["steps_extra"] == 0
+
+
+def test_the_last_stage_of_gpipe_is_no_slow_stage(tmp_path: Path) -> None:
+    """It gets all micro-batches before it answers the first one, and was told to take four times as long as others."""
+    nics = tuple(nic(host, gpu) for host in range(4) for gpu in range(2))
+    job = Training(
+        "jobA", "gpipe", nics, 4.0, 118.0, pp=4, micro_batches=8, layers=4, layer_s=0.04, layer_bytes=4e7,
+        bucket_bytes=8e7, activation_bytes=2e7, jitter=0.04,
+    )  # fmt: skip
+    write(Platform([job], hosts=4, gpus=2, rate=5e9, end_s=120.0), tmp_path, 2)
+    found, told = run_with_messages(tmp_path, "flows.parquet", tmp_path / "second.duckdb")
+    assert told == []
+    assert found["diagnoses"].is_empty()
+
+
 def test_micro_batches_of_a_few_long_steps_are_no_steps(tmp_path: Path) -> None:
     """Four stages, no replicas: five steps of 46 s, each of sixteen micro-batches. They were told as 71 steps."""
     step, micro_batches = 46.0, 16

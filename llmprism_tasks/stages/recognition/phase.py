@@ -104,8 +104,8 @@ def at_work(
     streams = working.join(linking, on="pair", how="semi")
     between = nic_pairs.flows_of_pairs(running, linking.select("pair"))
     members = joined_in_step(clusters(linking, topology), between, settings.recognition)
-    steps, showing = _cluster_steps(between, streams, members, window, settings)
-    nics = _describe_nics(members, linking, between, showing, window)
+    steps, showing, alike = _cluster_steps(between, streams, members, window, settings)
+    nics = _describe_nics(members, linking, between, (showing, alike), window)
     nics = _drop_idle_clusters(nics, settings.recognition)
     seen_ns = since_ns, window.end_ns
     nics = nics.join(tenants(nics, steps, between, seen_ns, settings.recognition), on="cluster")
@@ -163,9 +163,10 @@ def _linking_pairs(
 
 def _cluster_steps(
     bulk: pl.DataFrame, streams: pl.DataFrame, members: pl.DataFrame, window: Window, settings: Settings
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return each cluster's steps (`cluster`, `step`, `end_ns`, `period_ns`), and the pairs that show them
-    (`pair`, `src_addr`, `dst_addr`)."""
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Return each cluster's steps (`cluster`, `step`, `end_ns`, `period_ns`), the pairs that show them (`pair`,
+    `src_addr`, `dst_addr`), and those that send the same in each, though they show no end of it (`pair`): those that
+    gather shards of parameters never pause."""
     grouped = streams.join(members.select(src_addr="addr", group="cluster"), on="src_addr")
     stepping = job_steps.steps_of_groups(
         bulk, grouped, settings.rhythm, until_ns=window.end_ns, before_ns=window.start_ns
@@ -187,13 +188,21 @@ def _cluster_steps(
         # What ends after all that was seen is a record under way, be it of a copy that goes on for many steps.
         .filter(pl.col("end_ns") <= window.end_ns)
     )
-    return steps, pairs.select("pair", *PAIR)
+    return steps, pairs.select("pair", *PAIR), stepping.streams.alike
 
 
 def _describe_nics(
-    members: pl.DataFrame, linking: pl.DataFrame, bulk: pl.DataFrame, showing: pl.DataFrame, window: Window
+    members: pl.DataFrame,
+    linking: pl.DataFrame,
+    bulk: pl.DataFrame,
+    stepping: tuple[pl.DataFrame, pl.DataFrame],
+    window: Window,
 ) -> pl.DataFrame:
     """Say what each NIC moves over linking pairs.
+
+    Parameters
+    ----------
+    stepping : the pairs that show their cluster's steps, and those that send the same in each (`pair`)
 
     Returns
     -------
@@ -204,7 +213,9 @@ def _describe_nics(
     each = ragged.sums(now, nic_pairs.starts_of_pairs(bulk))
     moved = links.by_end(nic_pairs.pairs_of(bulk, PAIR).with_columns(moved=each).filter(pl.col("moved") > 0), "moved")
     repeated = pl.col("bytes").filter("repeats").sum()
-    repeats = pl.col("regular") | pl.col("pair").is_in(showing["pair"].implode())
+    showing, alike = stepping
+    stepping_pairs = pl.concat([showing["pair"], alike["pair"].cast(showing["pair"].dtype)]).implode()
+    repeats = pl.col("regular") | pl.col("pair").is_in(stepping_pairs)
     addrs = pl.concat([showing[end].alias("addr") for end in PAIR]).implode()
     known = (
         links.by_end(linking.with_columns(repeats=repeats), "bytes", "repeats")

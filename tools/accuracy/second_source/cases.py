@@ -261,10 +261,64 @@ def platform(rng: np.random.Generator) -> Platform:
     return Platform(jobs, hosts=host, inner=True, spines=8, lost=0.001, end_s=118.0)
 
 
+def hybrid_sharded(rng: np.random.Generator) -> Platform:
+    """Parameters sharded inside groups of hosts, and their gradients reduced among these (HSDP)."""
+    layers, step = int(rng.integers(8, 40)), rng.uniform(2, 8)
+    hosts, shard = 8, int(rng.choice([16, 32]))
+    return Platform([Training(
+        "jobA", "fsdp", _rows(range(hosts), range(8)), rng.uniform(0, 20), 118.0, layers=layers, shard=shard,
+        layer_s=step / 3 / layers, layer_bytes=rng.uniform(0.1, 0.5) * step / 3 / layers * 25e9,
+        channels=int(rng.choice([4, 8])), jitter=float(rng.uniform(0.01, 0.05)), head=float(rng.uniform(0.2, 2.0)),
+    )], hosts=hosts, inner=True, spines=4, idle_s=float(rng.choice([0.0002, 0.001, 0.005])), lost=0.002)  # fmt: skip
+
+
+def gpipe(rng: np.random.Generator) -> Platform:
+    """All forward passes of a step before its backward passes."""
+    return _pipeline(rng, "gpipe")
+
+
+def zero_bubble(rng: np.random.Generator) -> Platform:
+    """A pipeline that puts gradients of weights off until it would have to wait."""
+    return _pipeline(rng, "zero_bubble")
+
+
+def expert_pipeline(rng: np.random.Generator) -> Platform:
+    """Experts inside the stages of a pipeline: replicas on two hosts exchange tokens in each of its passes."""
+    job = _pipeline(rng, "1f1b").jobs[0]
+    nics = tuple(nic(2 * stage + host, gpu) for stage in range(4) for gpu in range(8) for host in range(2))
+    return Platform([replace(
+        job, tp=1, pp=4, nics=nics, ep=int(rng.choice([4, 8])), layers=int(rng.integers(2, 5)),
+        layer_s=job.layers * job.layer_s / 3, block_bytes=float(rng.uniform(2e7, 1e8)),
+        relayed=bool(rng.integers(2)),
+    )], hosts=8, inner=True, spines=2, lost=0.002)  # fmt: skip
+
+
+def context_pipeline(rng: np.random.Generator) -> Platform:
+    """Rings of attention over hosts inside the stages of a pipeline."""
+    job = _pipeline(rng, "1f1b").jobs[0]
+    return Platform([replace(
+        job, tp=8, pp=2, nics=_rows(range(8), range(8)), cp=2, layers=int(rng.integers(2, 5)),
+        layer_s=job.layers * job.layer_s / 3, block_bytes=float(rng.uniform(1e7, 8e7)),
+    )], hosts=8, spines=2, lost=0.002)  # fmt: skip
+
+
+def _pipeline(rng: np.random.Generator, schedule: str) -> Platform:
+    """Return a job of eight hosts with a pipeline of two to eight stages."""
+    pp, tp = int(rng.choice([2, 4, 8])), int(rng.choice([2, 4]))
+    micro_batches, step = int(rng.choice([1, 2, 4])) * pp, rng.uniform(2, 9)
+    return Platform([Training(
+        "jobA", schedule, _rows(range(8), range(8)), rng.uniform(0, 20), END_S, tp=tp, pp=pp,
+        micro_batches=micro_batches, layers=8, layer_s=step / (micro_batches + pp - 1) / 24, layer_bytes=2e8,
+        bucket_bytes=4e8, activation_bytes=float(rng.choice([2e7, 8e7])), lengths=float(rng.choice([0.0, 0.1])),
+        sharded_optimizer=bool(rng.integers(2)), overlap=bool(rng.integers(2)), jitter=float(rng.uniform(0.01, 0.05)),
+    )], hosts=8, spines=2, lost=0.002)  # fmt: skip
+
+
 CASES: dict[str, Callable[[np.random.Generator], Platform]] = {
     one.__name__: one
     for one in (
         short_ddp, uneven_ddp, long_pipeline, bulk_between, sharded, uneven_replicas, long_steps, megatron, experts,
         context_ring, interleaved, trees, rails, damaged, longest_steps, production, comes_back, busy_hosts, platform,
+        hybrid_sharded, gpipe, zero_bubble, expert_pipeline, context_pipeline,
     )
 }  # fmt: skip

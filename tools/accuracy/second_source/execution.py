@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from accuracy.second_source.fabric import Fabric, double_tree
-from accuracy.second_source.schedules import operations
+from accuracy.second_source.schedules import Operation, gpipe, operations, zero_bubble
 from accuracy.second_source.training import Training
 
 BACKWARD = 2.0
@@ -50,6 +50,8 @@ class Run:
         one_step = {
             "ddp": self._replicated,
             "1f1b": self._pipeline,
+            "gpipe": self._pipeline,
+            "zero_bubble": self._pipeline,
             "fsdp": self._sharded,
             "experts": self._experts,
             "ring": self._ring,
@@ -180,84 +182,160 @@ class Run:
         return max(reduced.values())
 
     def _pipeline(self, ready: dict[str, float], factor: float) -> float:
-        """1F1B, interleaved if a stage has several parts of the model (Narayanan et al. 2021, figure 4)."""
+        """1F1B, interleaved if a stage has several parts of the model (Narayanan et al. 2021, figure 4), or another
+        schedule."""
         job = self.job
         began: dict[str, float] = {}
         ended: dict[str, float] = {}
-        for replica in range(job.dp):
+        together = max(job.ep, job.cp)
+        for first in range(0, job.dp, together):
             lengths = factor * np.exp(self.rng.normal(0.0, job.lengths, job.micro_batches))
-            self._replica(replica, lengths * job.layers * job.layer_s / job.chunks, ready, (began, ended))
+            replicas = range(first, first + together)
+            self._replicas(replicas, lengths * job.layers * job.layer_s / job.chunks, ready, (began, ended))
         last = 0.0
         for stage in range(job.pp):
             for tp_index in range(job.tp):
                 group = [job.nic(stage, replica, tp_index) for replica in range(job.dp)]
                 reduced = self._synchronise(group, began, ended)
+                self._reduce_experts(group, reduced)
                 last = max(last, *reduced.values())
                 ready.update(self._updated(group, reduced))
         return last
 
-    def _replica(
+    def _operations(self, stage: int) -> list[Operation]:
+        job = self.job
+        if job.schedule == "gpipe":
+            return gpipe(job.micro_batches)
+        if job.schedule == "zero_bubble":
+            return zero_bubble(stage, job.pp, job.micro_batches)
+        return operations(stage, job.pp, job.chunks, job.micro_batches)
+
+    def _replicas(
         self,
-        replica: int,
+        replicas: range,
         forward: np.ndarray,
         ready: dict[str, float],
         backwards: tuple[dict[str, float], dict[str, float]],
     ) -> None:
-        """Run one pipeline; notes when each NIC's last backward pass began and ended."""
+        """Run one pipeline, or those of replicas that work together in each pass; notes when each NIC's last backward
+        pass began and ended."""
         job, (began, ended) = self.job, backwards
-        queues = [operations(stage, job.pp, job.chunks, job.micro_batches) for stage in range(job.pp)]
-        arrived: dict[tuple[str, int, int], float] = {}
-        free = [max(ready[job.nic(stage, replica, t)] for t in range(job.tp)) for stage in range(job.pp)]
+        queues = [self._operations(stage) for stage in range(job.pp)]
+        ranks = [[[job.nic(stage, r, t) for r in replicas] for t in range(job.tp)] for stage in range(job.pp)]
+        arrived: dict[Operation, float] = {}
+        free = [max(ready[nic] for group in groups for nic in group) for groups in ranks]
         parts = job.pp * job.chunks
         while any(queues):
             for stage, queue in enumerate(queues):
                 while queue:
                     kind, chunk, number = queue[0]
                     part = chunk * job.pp + stage
-                    first = (part == 0) if kind == "F" else (part == parts - 1)
-                    if not first and (kind, part, number) not in arrived:
+                    own = kind == "W" or part == (0 if kind == "F" else parts - 1)
+                    if not own and (kind, part, number) not in arrived:
                         break
                     queue.pop(0)
-                    at = max(free[stage], 0.0 if first else arrived[kind, part, number])
-                    took = float(forward[number]) * (1.0 if kind == "F" else BACKWARD)
-                    end = max(self._took(job.nic(stage, replica, t), at, took) for t in range(job.tp))
+                    at = max(free[stage], 0.0 if own else arrived[kind, part, number])
+                    end = self._pass(ranks[stage], at, float(forward[number]), kind)
                     free[stage] = end
                     if not queue:
-                        for t in range(job.tp):
-                            nic = job.nic(stage, replica, t)
+                        for nic in (nic for group in ranks[stage] for nic in group):
                             began[nic], ended[nic] = at, end
                     onward = part + (1 if kind == "F" else -1)
-                    if 0 <= onward < parts:
-                        for t in range(job.tp):
-                            src, dst = job.nic(stage, replica, t), job.nic(onward % job.pp, replica, t)
-                            self.kinds[src, dst].add("pp")
-                            there = self.fabric.send(end, src, dst, job.activation_bytes)
-                            arrived[kind, onward, number] = max(arrived.get((kind, onward, number), 0.0), there)
+                    if kind != "W" and 0 <= onward < parts:
+                        arrived[kind, onward, number] = self._onward(ranks[stage], ranks[onward % job.pp], end)
+
+    def _onward(self, groups: list[list[str]], others: list[list[str]], at: float) -> float:
+        """Send what a pass has made to the same ranks of another stage; returns when all is there."""
+        last = at
+        for group, other in zip(groups, others, strict=True):
+            for src, dst in zip(group, other, strict=True):
+                self.kinds[src, dst].add("pp")
+                last = max(last, self.fabric.send(at, src, dst, self.job.activation_bytes))
+        return last
+
+    def _pass(self, groups: list[list[str]], at: float, forward: float, kind: str) -> float:
+        """Compute a micro-batch on a stage, layer by layer where ranks exchange tokens or blocks of a sequence."""
+        job = self.job
+        passes = {"F": 1.0, "B": 1.0 if job.schedule == "zero_bubble" else BACKWARD, "W": 1.0}[kind]
+        if kind == "W" or len(groups[0]) == 1:
+            return max(self._took(nic, at, passes * forward) for group in groups for nic in group)
+        layers = max(1, job.layers // job.chunks)
+        done = []
+        for group in groups:
+            now = dict.fromkeys(group, at)
+            for _ in range(layers):
+                if job.ep > 1:
+                    self._through_experts(group, now, passes * forward / layers / 2, job.block_bytes)
+                    continue
+                for _ in range(job.cp - 1):
+                    self._pass_on(group, now, passes * forward / layers / job.cp, job.block_bytes * passes)
+                now.update({nic: self._took(nic, now[nic], passes * forward / layers / job.cp) for nic in group})
+            done.append(max(now.values()))
+        return max(done)
+
+    def _through_experts(self, group: list[str], at: dict[str, float], took: float, size: float) -> None:
+        """Send tokens to their experts and back, with half of a layer's computing before each way."""
+        shares = self.rng.dirichlet(np.full(len(group), 8.0), len(group))
+        for sizes in (shares, shares.T):
+            computed = {nic: self._took(nic, at[nic], took) for nic in group}
+            done, pairs = self.fabric.exchange(computed, sizes * size, relayed=self.job.relayed)
+            at.update(done)
+            for pair in pairs:
+                self.kinds[pair].add("ep")
+
+    def _reduce_experts(self, group: list[str], reduced: dict[str, float]) -> None:
+        """All-reduce the gradients of experts among those that hold the same."""
+        job = self.job
+        if job.ep == 1 or job.ep == len(group):
+            return
+        for place in range(job.ep):
+            holders = group[place :: job.ep]
+            self._note(holders, "dp")
+            end = self.fabric.ring({nic: reduced[nic] for nic in holders}, job.layer_bytes * job.layers, passes=2,
+                                   channels=job.channels)  # fmt: skip
+            reduced.update({nic: max(end, reduced[nic]) for nic in holders})
 
     def _sharded(self, ready: dict[str, float], factor: float) -> float:
-        """ZeRO-3: a layer's parameters are gathered before its use, one layer ahead; gradients are scattered."""
-        job, group = self.job, list(self.job.nics)
-        self._note(group, "dp")
+        """ZeRO-3: a layer's parameters are gathered before its use, one layer ahead; gradients are scattered. Where
+        groups of ranks hold all of them, each share of the gradients is then reduced among the groups (HSDP)."""
+        job = self.job
+        shard = job.shard or len(job.nics)
+        groups = [list(job.nics[first : first + shard]) for first in range(0, len(job.nics), shard)]
+        holders = [list(job.nics[place::shard]) for place in range(shard if len(groups) > 1 else 0)]
+        for group in [*groups, *holders]:
+            self._note(group, "dp")
         sizes = [job.layer_bytes * one for one in (job.head, *[1.0] * job.layers) if one]
-        at, free = dict(ready), 0.0
+        at, free = dict(ready), dict.fromkeys(range(len(groups)), 0.0)
         for passes in ("F", "B"):
             order = list(range(len(sizes))) if passes == "F" else list(range(len(sizes)))[::-1]
-            asked = dict(at)
-            gathered = self.fabric.ring(asked, sizes[order[0]], passes=1, channels=job.channels, free=free)
+            gathered = {
+                number: self._ring_of(group, at, sizes[order[0]], 1, free[number])
+                for number, group in enumerate(groups)
+            }
             for place, layer in enumerate(order):
-                begin = {nic: max(at[nic], gathered) for nic in group}
-                free = max(free, gathered)
-                if place + 1 < len(order):
-                    size = sizes[order[place + 1]]
-                    gathered = self.fabric.ring(begin, size, passes=1, channels=job.channels, free=free)
-                    free = gathered
-                took = job.layer_s * factor * (1.0 if passes == "F" else BACKWARD)
-                at = {nic: self._took(nic, begin[nic], took) for nic in group}
-                if passes == "B":
-                    free = self.fabric.ring(at, sizes[layer], passes=1, channels=job.channels, free=free)
-        reduced = {nic: max(at[nic], free) for nic in group}
-        ready.update({nic: self._took(nic, reduced[nic], job.optimizer_s) for nic in group})
-        return free
+                for number, group in enumerate(groups):
+                    begin = {nic: max(at[nic], gathered[number]) for nic in group}
+                    free[number] = max(free[number], gathered[number])
+                    if place + 1 < len(order):
+                        free[number] = self._ring_of(group, begin, sizes[order[place + 1]], 1, free[number])
+                        gathered[number] = free[number]
+                    took = job.layer_s * factor * (1.0 if passes == "F" else BACKWARD)
+                    at.update({nic: self._took(nic, begin[nic], took) for nic in group})
+                    if passes == "B":
+                        free[number] = self._ring_of(group, at, sizes[layer], 1, free[number])
+                if passes == "B" and holders:
+                    scattered = max(free.values())
+                    ends = [self._ring_of(group, at, sizes[layer] / shard, 2, scattered) for group in holders]
+                    free = dict.fromkeys(free, max(ends))
+        last = max(free.values())
+        reduced = {nic: max(at[nic], last) for nic in job.nics}
+        ready.update({nic: self._took(nic, reduced[nic], job.optimizer_s) for nic in job.nics})
+        return last
+
+    def _ring_of(self, group: list[str], at: dict[str, float], size: float, passes: int, free: float) -> float:
+        """Run a ring collective of some ranks when they are ready; returns its end."""
+        ready = {nic: at[nic] for nic in group}
+        return self.fabric.ring(ready, size, passes=passes, channels=self.job.channels, free=free)
 
     def _experts(self, ready: dict[str, float], factor: float) -> float:
         """A mixture of experts: tokens go to their experts and come back in every layer, both ways (GShard)."""
@@ -269,21 +347,9 @@ class Run:
             began = dict(at)
             for _ in range(job.layers):
                 for group in groups:
-                    shares = self.rng.dirichlet(np.full(job.ep, 8.0), job.ep)
-                    for sizes in (shares * job.activation_bytes, shares.T * job.activation_bytes):
-                        computed = {nic: self._took(nic, at[nic], took) for nic in group}
-                        done, pairs = self.fabric.exchange(computed, sizes, relayed=job.relayed)
-                        at.update(done)
-                        for pair in pairs:
-                            self.kinds[pair].add("ep")
+                    self._through_experts(group, at, took, job.activation_bytes)
         reduced = self._synchronise(list(job.nics), began, at)
-        if job.ep < len(job.nics):
-            for place in range(job.ep):
-                holders = list(job.nics[place :: job.ep])
-                self._note(holders, "dp")
-                end = self.fabric.ring({nic: reduced[nic] for nic in holders}, job.layer_bytes * job.layers, passes=2,
-                                       channels=job.channels)  # fmt: skip
-                reduced.update({nic: max(end, reduced[nic]) for nic in holders})
+        self._reduce_experts(list(job.nics), reduced)
         ready.update({nic: self._took(nic, reduced[nic], job.optimizer_s) for nic in job.nics})
         return max(reduced.values())
 

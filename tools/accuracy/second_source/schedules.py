@@ -3,7 +3,28 @@
 from __future__ import annotations
 
 Operation = tuple[str, int, int]
-"""Forward or backward ("F", "B"), part of the model on the stage, and micro-batch."""
+"""Forward, backward, or gradients of weights ("F", "B", "W"); part of the model on the stage; and micro-batch."""
+
+
+def gpipe(micro_batches: int) -> list[Operation]:
+    """Return what a stage does in a step if all forward passes come first (GPipe, Huang et al. 2019)."""
+    return [(kind, 0, number) for kind in ("F", "B") for number in range(micro_batches)]
+
+
+def zero_bubble(stage: int, pp: int, micro_batches: int) -> list[Operation]:
+    """Return what a stage does in a step if gradients of weights wait until there is time (ZB-H1, Qi et al. 2023).
+
+    As many of them are put off as the stage has forward passes under way, so that it keeps no more than in 1F1B.
+    """
+    order: list[Operation] = []
+    put_off = pp - stage - 1
+    done = 0
+    for operation in operations(stage, pp, 1, micro_batches):
+        order.append(operation)
+        if operation[0] == "B" and operation[2] >= put_off:
+            order.append(("W", 0, done))
+            done += 1
+    return order + [("W", 0, number) for number in range(done, micro_batches)]
 
 
 def operations(stage: int, pp: int, chunks: int, micro_batches: int) -> list[Operation]:

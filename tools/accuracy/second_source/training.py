@@ -11,15 +11,19 @@ class Training:
 
     Attributes
     ----------
-    schedule : "ddp", "1f1b", "fsdp", "experts" or "ring"
+    schedule : "ddp", "1f1b", "gpipe", "zero_bubble", "fsdp", "experts" or "ring"
     layers : of a stage
     layer_s : forward time of a layer and a micro-batch, s
     layer_bytes : gradients of a layer on one rank
     bucket_bytes : of gradients that are reduced together
-    activation_bytes : what a micro-batch sends to the next stage, a rank's tokens to all experts, or a block of a ring
+    activation_bytes : what a micro-batch sends to the next stage; without stages a rank's tokens to all experts, or a
+        block of a ring
+    block_bytes : the same of tokens and blocks where there are stages
     head : bytes of what comes once a step (embedding, head), as a ratio of a layer's
     chunks : parts of the model on each stage; above 1 the schedule is interleaved
     ep, cp : neighbouring replicas that hold each other's experts, or share a sequence
+    shard : neighbouring ranks that share parameters ("fsdp"); gradients are then reduced among those that hold the same
+        share. 0: all ranks share them
     relayed : all-to-alls leave a host at the GPU on the receiver's rail
     algorithm : of all-reduces, "ring" or "tree"
     unevenness : sigma of the logarithm of a step's computing, alike on all ranks
@@ -50,11 +54,13 @@ class Training:
     layer_bytes: float = 8e6
     bucket_bytes: float = 25e6
     activation_bytes: float = 4e6
+    block_bytes: float = 4e6
     head: float = 1.5
     channels: int = 2
     chunks: int = 1
     ep: int = 1
     cp: int = 1
+    shard: int = 0
     relayed: bool = False
     algorithm: str = "ring"
     optimizer_s: float = 0.02

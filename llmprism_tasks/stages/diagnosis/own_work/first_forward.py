@@ -19,6 +19,10 @@ FORWARD_AND_BACKWARD = 3
 """Forward and backward pass of a micro-batch, in forward passes: the backward pass computes gradients of the inputs and
 of the weights, each as much work as the forward pass (Narayanan and others, 2021, section 4)."""
 
+UNANSWERED = 2
+"""Micro-batches that a last stage has at most before it sends its first gradient, in 1F1B: the stage before it is one
+forward pass ahead, and makes one more before it waits for a gradient (Narayanan and others, 2021, figure 4)."""
+
 BEFORE_ANY_PASS = 0.05
 """Ratio of the time for which a GPU's outputs are apart, on average in a step, in which it finishes no pass: what it
 sends earlier in the step is the end of the one before. A forward pass takes a third of that time where all of the step
@@ -27,6 +31,9 @@ is passes, and a twentieth where most of it is waiting and gradients."""
 
 def first_forward_work(flows: NicArrays, jobs: pl.Series) -> pl.DataFrame:
     """Measure each NIC's first forward pass of a step; for the last stage, with the backward pass that follows.
+
+    Where all forward passes come before the first backward pass, as in GPipe (Huang and others, 2019), a last stage
+    waits for its other inputs before it answers. Its own work is then not seen.
 
     Returns
     -------
@@ -63,10 +70,11 @@ def first_forward_work(flows: NicArrays, jobs: pl.Series) -> pl.DataFrame:
             begins_ns=found.begins_ns,
             outputs=found.outputs,
             together=found.together,
+            queued=found.last & (found.unanswered > UNANSWERED * found.alike),
             sent=carried(transfers, flows.numbers, transfers.kinds == flows.number("pp"), transfers.senders),
         )
-        .filter(pl.col("outputs") > 0)
+        .filter(pl.col("outputs") > 0, ~pl.col("queued"))
         .with_columns(pace=pl.col("own_ns"))
         .with_columns(share=share.clip(upper_bound=1.0))
-        .drop("together")
+        .drop("together", "queued")
     )

@@ -105,6 +105,7 @@ def _steps_of_groups(
         flows, found.join(together.streams, on="group", how="anti", maintain_order="left"), settings, until_ns
     )
     periods = periods.join(refused, on="group", how="anti")
+    alike = clear.streams.join(_of_same_period(clear.streams, periods, settings), on="group", how="semi")
     clear = clear.of(several_steps(clear.streams, periods))
     periods = periods.join(clear.streams, on="group", how="anti")
     together = merge_steps([together, clear])
@@ -131,7 +132,7 @@ def _steps_of_groups(
     once = _single_burst_streams(flows, alone.join(known, on="group", how="anti"), settings, until_ns)
     found = pl.concat([alone, found.join(together.streams, on="group", how="semi", maintain_order="left")])
     shared = jointly_cut_streams(nic_pairs.as_coded(found, flows), together).select(in_step.columns)
-    streams = Streams(found, pl.concat([in_step, shared]), once, together, of_few.select("group"))
+    streams = Streams(found, pl.concat([in_step, shared]), once, together, of_few.select("group"), alike.select("pair"))
     in_step = streams.in_step
     return number_steps(
         flows, streams, pl.concat([in_step.select(STREAM_COLUMNS), once.select(STREAM_COLUMNS)]), settings, before_ns
@@ -176,9 +177,20 @@ def _without_same_period(clocked: pl.DataFrame, of_few: pl.DataFrame, settings: 
     clocked : streams of `Found`
     of_few : as `group_periods` returns
     """
-    period = clocked.select("group", "group_period_ns").unique("group").join(of_few, on="group", how="left")
-    same = same_period("period_ns", "group_period_ns", settings).fill_null(value=False)
-    return period.filter(~same).select("group")
+    groups = clocked.select("group").unique()
+    return groups.join(_of_same_period(clocked, of_few, settings), on="group", how="anti")
+
+
+def _of_same_period(streams: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the groups whose pairs show together the period that single ones show as well: `group`.
+
+    Parameters
+    ----------
+    streams : of `Found`
+    periods : as `group_periods` returns
+    """
+    both = streams.select("group", "group_period_ns").unique("group").join(periods, on="group")
+    return both.filter(same_period("period_ns", "group_period_ns", settings)).select("group")
 
 
 def _streams_and_periods(

@@ -67,6 +67,7 @@ class Entries(NamedTuple):
     output_ns : start of the first output; `NO_TIME` without one
     last : whether the first output goes to where the first input came from
     outputs, together : how many outputs there are, and how many of them start before the first has ended
+    unanswered, alike : how many inputs start before the first output, and how many of these before the first has ended
     """
 
     input_ns: Integers
@@ -75,6 +76,8 @@ class Entries(NamedTuple):
     last: Flags
     outputs: Integers
     together: Integers
+    unanswered: Integers
+    alike: Integers
 
 
 def entries(
@@ -97,7 +100,11 @@ def entries(
     every, _ = _count_transfers(transfers, steps, outputs, steps.starts, steps.starts)
     apart = (steps.ends - steps.starts) / np.maximum(every, 1)
     passes_ns = np.ceil(steps.starts + at_once * apart).astype(np.int64)
-    input_ns, senders = _first_inputs(transfers, steps, inputs, outputs, exchanges, passes_ns)
+    came = _first_transfers(transfers, steps, inputs, steps.starts)
+    left = _first_transfers(transfers, steps, outputs, passes_ns)
+    input_ns = _awaited_inputs(
+        steps, came, left, _last_ends(transfers, steps, exchanges, np.full(steps.starts.size, AFTER_ALL))
+    )
     since = np.maximum(passes_ns, input_ns)
     first = _first_transfers(transfers, steps, outputs, since)
     output_ns = np.where(first.others >= 0, first.starts, NO_TIME)
@@ -105,7 +112,10 @@ def entries(
     waits = input_ns != NO_TIME
     begins_ns = np.where(waits, input_ns, np.where(exchanged_ns != NO_TIME, exchanged_ns, steps.starts))
     counts = _count_transfers(transfers, steps, outputs, since, first.ends)
-    return Entries(input_ns, begins_ns, output_ns, waits & (senders == first.others), *counts)
+    _, unanswered = _count_transfers(transfers, steps, inputs, steps.starts, output_ns)
+    _, alike = _count_transfers(transfers, steps, inputs, steps.starts, came.ends)
+    last = waits & (came.others == first.others)
+    return Entries(input_ns, begins_ns, output_ns, last, *counts, unanswered, alike)
 
 
 def _ways(transfers: Transfers, wanted: Flags, kind: int, *ends: tuple[Integers, Integers]) -> Ways:
@@ -120,21 +130,6 @@ def _ways(transfers: Transfers, wanted: Flags, kind: int, *ends: tuple[Integers,
     pair = np.tile(pair, len(ends))
     columns, some = (transfers.offsets[pair], transfers.offsets[pair + 1], owners, others), wanted[owners]
     return Ways(*(column[some] for column in columns))
-
-
-def _first_inputs(
-    transfers: Transfers, steps: Steps, inputs: Ways, outputs: Ways, exchanges: Ways, passes_ns: Integers
-) -> tuple[Integers, Integers]:
-    """Return the end of each step's first input, and its sender; `NO_TIME` for an endpoint that waits for no input.
-
-    Parameters
-    ----------
-    passes_ns : from when on outputs are those of the step
-    """
-    came = _first_transfers(transfers, steps, inputs, steps.starts)
-    left = _first_transfers(transfers, steps, outputs, passes_ns)
-    exchanged_ns = _last_ends(transfers, steps, exchanges, np.full(steps.starts.size, AFTER_ALL))
-    return _awaited_inputs(steps, came, left, exchanged_ns), came.others
 
 
 @kernel(STEPS, FIRST, FIRST, INT64S)

@@ -123,6 +123,19 @@ def test_a_stage_works_from_its_first_input_to_its_first_output() -> None:
     assert found["share"].to_list() == pytest.approx([0.6, 0.3, 0.12])
 
 
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize(("ahead", "own"), [(2, {"b": 150}), (3, {})])
+def test_a_last_stage_that_gets_all_its_inputs_before_it_answers_shows_no_pass(
+    channels: int, ahead: int, own: dict[str, float]
+) -> None:
+    """In 1F1B the stage before is one micro-batch ahead, in GPipe all of them are."""
+    forward = [(100 + 40 * i, 102 + 40 * i, "a", "b", 8 * MB) for i in range(ahead)]
+    back = [(252 + 40 * i, 254 + 40 * i, "b", "a", 8 * MB) for i in range(ahead)]
+    rows = [row for row in [*forward, *back] for _ in range(channels)]
+    found = own_work(kinds(pp=rows), steps("ab"), groups())
+    assert own_ms(found) == {"a": 100} | own
+
+
 def test_who_relays_for_another_gpu_shows_no_pass_of_its_own() -> None:
     """The gradients of `b` go to `a` by way of `d`, on the rail of `a`; those of `c` do not."""
     rows = replica("a", "b", "c", start=100)

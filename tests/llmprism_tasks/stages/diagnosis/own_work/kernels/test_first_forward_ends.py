@@ -22,6 +22,8 @@ class Entry(NamedTuple):
     last: bool
     outputs: int
     together: int
+    unanswered: int
+    alike: int
 
 
 def plain_entries(rows: list[Row], at_once: float) -> dict[int, Entry]:
@@ -45,6 +47,7 @@ def plain_entries(rows: list[Row], at_once: float) -> dict[int, Entry]:
         entered = inputs[step] if 2 * sum(waits) >= len(waits) else None
         outputs = [r for r in mine if r.kind == PP and r.sends and (entered is None or r.start >= entered.end)]
         if outputs:
+            came_in = [r for r in mine if r.kind == PP and not r.sends]
             before = [r.end for r in mine if r.kind == DP and r.end <= outputs[0].start]
             found[step] = Entry(
                 NO_TIME if entered is None else entered.end,
@@ -53,6 +56,8 @@ def plain_entries(rows: list[Row], at_once: float) -> dict[int, Entry]:
                 entered is not None and entered.peer == outputs[0].peer,
                 len(outputs),
                 sum(r.start < outputs[0].end for r in outputs),
+                sum(r.start < outputs[0].start for r in came_in),
+                sum(r.start < came_in[0].end for r in came_in),
             )
     return found
 
@@ -74,4 +79,4 @@ def test_the_first_micro_batch_is_worked_on_from_its_input_to_its_output(
 def test_nothing_in_nothing_out() -> None:
     none = np.array([], dtype=np.bool_)
     entered = entries(transfers([]), NOBODY, none, piped=PP, synchronising=DP, at_once=0.1)
-    assert [part.size for part in entered] == [0] * 6
+    assert [part.size for part in entered] == [0] * 8
