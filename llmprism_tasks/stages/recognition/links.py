@@ -75,19 +75,35 @@ def plain(pairs: pl.DataFrame) -> pl.DataFrame:
     return pairs.filter(pl.col("regular") | free)
 
 
-def closing(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int) -> pl.DataFrame:
+def on_ring(pairs: pl.DataFrame, same_bytes: float) -> pl.Series:
+    """Say of each pair whether what it sends can come back to its sender over pairs that move as many bytes.
+
+    Parameters
+    ----------
+    same_bytes : logarithm of the ratio by which the bytes of such pairs may differ
+    """
+    found = pl.repeat(value=False, n=pairs.height, dtype=pl.Boolean, eager=True)
+    for shift in (0.0, 0.5):  # bytes that are nearly the same may lie on both sides of a class's edge
+        size = (pairs["bytes"].log() / (2 * same_bytes) + shift).floor().cast(pl.Int64).cast(pl.String)
+        found |= on_circuit(pairs.select(pl.col(end).cast(pl.String) + " " + size for end in PAIR))
+    return found
+
+
+def closing(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int, same_bytes: float) -> pl.DataFrame:
     """Keep the other pairs that, together, close circuits between the clusters that plain pairs make.
 
     They count if they carry most of what their NICs send, have a rhythm, if a short one, or go on: they send in most
     turns of their clusters' rhythm since they began. Through a cluster there is always a way back. So a pair without a
     rhythm must be part of a circuit of pairs like it, as gradients seen once are, or link two clusters and go on.
-    Copies do neither.
+    Copies do neither. Of the hops of one ring some may show a rhythm while others do not yet: these are like it if they
+    move as many bytes.
 
     Parameters
     ----------
     pairs : as `weighed` returns
     flows : the flows of these pairs
     end_ns : up to when they could have been seen
+    same_bytes : as `on_ring` takes it
     """
     linking = plain(pairs)
     rest = pairs.join(linking, on="pair", how="anti")
@@ -114,7 +130,8 @@ def closing(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int) -> pl.DataFra
     source, target = (lasting[f"{end}_cluster"].to_numpy() for end in PAIR)
     labels = strong_components(source, target, named.height)
     closes = pl.Series(labels[source] == labels[target], dtype=pl.Boolean)
-    comes_back = rhythmic | (goes_on & apart) | on_circuit(lasting)
+    hops = on_ring(pl.concat([one.select(*PAIR, "bytes") for one in (lasting, linking)]), same_bytes)
+    comes_back = rhythmic | (goes_on & apart) | on_circuit(lasting) | hops.head(lasting.height)
     return lasting.filter(closes & comes_back).select(pairs.columns)
 
 

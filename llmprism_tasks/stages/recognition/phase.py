@@ -98,7 +98,7 @@ def at_work(
         return frames.empty("jobs"), frames.empty("job_members")
     former, running, rhythms = traffic.former, traffic.running.flows, traffic.running.rhythms
     working = working_pairs(rhythms, running, window, settings.recognition)
-    linking = links.passed_on(_linking_pairs(working, running, window, settings.recognition), traffic.bulk)
+    linking = links.passed_on(_linking_pairs(working, running, window, settings), traffic.bulk)
     if linking.is_empty():
         return frames.empty("jobs"), frames.empty("job_members")
     streams = working.join(linking, on="pair", how="semi")
@@ -152,13 +152,11 @@ def clusters(pairs: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
     return connected_nics(pairs, pairs).join(topology.select("addr", "host"), on="addr").sort("addr")
 
 
-def _linking_pairs(
-    working: pl.DataFrame, bulk: pl.DataFrame, window: Window, settings: RecognitionSettings
-) -> pl.DataFrame:
+def _linking_pairs(working: pl.DataFrame, bulk: pl.DataFrame, window: Window, settings: Settings) -> pl.DataFrame:
     """Return the pairs at work that link their NICs, as `links.weighed` describes them."""
-    pairs = links.weighed(working, window.end_ns, settings)
-    closing = links.closing(pairs, bulk, window.end_ns)
-    return links.still_together(pl.concat([links.plain(pairs), closing]), bulk, settings)
+    pairs = links.weighed(working, window.end_ns, settings.recognition)
+    closing = links.closing(pairs, bulk, window.end_ns, settings.rhythm.answer_bytes)
+    return links.still_together(pl.concat([links.plain(pairs), closing]), bulk, settings.recognition)
 
 
 def _cluster_steps(

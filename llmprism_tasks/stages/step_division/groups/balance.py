@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics import robust
-from llmprism_tasks.numerics.robust import Flags, Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
 
 UNRETURNED = 0.015
 """Ratio of the bytes of a group's links in both directions that may come back later than in their step. Of steps of
@@ -65,7 +65,8 @@ def unreturned(each: Floats, back: Integers) -> float:
     """Return the ratio of the bytes of links that come back later than in the step that they were sent in.
 
     What does not come back at all counts, too: of a step that the data hold a part of, nothing does that fills its
-    pipeline. But what a pair moves beyond a step's worth, and nobody ever answers, is a copy of files.
+    pipeline. But what a pair moves beyond a step's worth, and nobody ever answers, is a copy of files. And a pipeline
+    is filled and drained on most of its links at once, while a collector loses or joins a record of one of them.
 
     Parameters
     ----------
@@ -76,6 +77,7 @@ def unreturned(each: Floats, back: Integers) -> float:
     if not both.size:
         return 0.0
     out = np.abs(net) > OUT_OF_BALANCE * typical
+    out &= out.sum(axis=0) >= MAJORITY * (both > 0).sum(axis=0)
     late, copied = (np.where(out, one, 0.0).sum(axis=1) for one in (net, beyond))
     copied = np.clip(np.sign(late) * copied, 0.0, np.abs(late))
     return float((np.abs(net)[out].sum() - copied.sum()) / both.sum())

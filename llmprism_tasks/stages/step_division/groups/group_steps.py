@@ -112,7 +112,9 @@ def steps_together(
     def asked(name: object) -> Callable[[Traffic], Steps | None]:
         # In a ring alone equal buckets are told from steps by nothing, and the forward pass is as silent as a pause.
         by_pauses = name in linked and name not in in_line
-        known = {"by_bytes": by_bytes, "by_passes": name not in linked, "by_pauses": by_pauses}
+        # Links of which activations are next to nothing beside gradients still turn in each step.
+        by_passes = name not in linked and name not in turn_ns
+        known = {"by_bytes": by_bytes, "by_passes": by_passes, "by_pauses": by_pauses}
         return lambda traffic: repeated(traffic, settings, turn_ns=turn_ns.get(name, np.nan), **known)
 
     found = [_find_group_steps(times, offsets, group, settings, asked(group.pairs["group"][0])) for group in groups]

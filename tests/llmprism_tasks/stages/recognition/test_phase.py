@@ -9,7 +9,22 @@ from itertools import accumulate, pairwise
 
 import polars as pl
 import pytest
-from handmade import MB, MS, WINDOW, Row, every, flows, messages, ring, settings, stages, taken, topology, visible
+from handmade import (
+    MB,
+    MS,
+    WINDOW,
+    Row,
+    burst,
+    every,
+    flows,
+    messages,
+    ring,
+    settings,
+    stages,
+    taken,
+    topology,
+    visible,
+)
 
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
@@ -235,6 +250,26 @@ def test_what_goes_on_adds_a_nic_whatever_its_sizes(every_nth: int, members: int
 def test_a_job_that_has_just_begun_is_one_job() -> None:
     hosts = cluster(4, 1)
     assert recognised(hosts, ring(rail(hosts, 0), [58_000]))[1] == [set(rail(hosts, 0))]
+
+
+@pytest.mark.parametrize(("size", "jobs"), [(60 * MB, 1), (70 * MB, 1), (90 * MB, 3)])
+def test_hops_of_a_ring_of_which_one_shows_a_rhythm_first_are_one_job(size: int, jobs: int) -> None:
+    """Four pipelines, and gradients between their first stages: three hops send 80 MB three times, one so many bytes
+    four times. It is like the others if these are about as many in all; else it joins only its own ends."""
+    hosts = cluster(4, 2)
+    pipelines = [
+        row
+        for first, second in hosts.values()
+        for row in [
+            *messages(first, second, every(300, count=190), MB),
+            *messages(second, first, every(300, count=190, start=150), MB),
+        ]
+    ]
+    nics = rail(hosts, 0)
+    hops = [*pairwise(nics), (nics[-1], nics[0])]
+    regular = [row for at in every(10_000, count=4) for row in burst(*hops[0], at, size=size)]
+    others = [row for hop in hops[1:] for at in (4_000, 9_000, 31_000) for row in burst(*hop, at, size=80 * MB)]
+    assert len(recognised(hosts, pipelines, regular, others)[1]) == jobs
 
 
 def test_a_replaced_host_leaves_its_job_in_the_same_window() -> None:

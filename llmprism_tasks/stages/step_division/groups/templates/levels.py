@@ -99,14 +99,20 @@ class Steps(NamedTuple):
 
 def is_between_longer(larger: Steps, smaller: Steps) -> bool:
     """Say whether the silences between smaller segments are longer where larger ones end, too, and not by chance: those
-    between several steps are as long as those between two."""
+    between several steps are as long as those between two.
+
+    Chance has as many tries as there are smaller segments in a larger one: it may end after each of them, and was cut
+    where the silences are longest.
+    """
     silence = np.log(np.maximum(2.0 * (smaller.until_ns - smaller.ends_ns)[:-1], 1.0))
     both = np.isin(smaller.until_ns[:-1], larger.until_ns[:-1])
     if min(both.sum(), (~both).sum()) < FEW_BURSTS:
         return False
     ours, others = silence[both], silence[~both]
     error = sum((some.var() + LEAST_VARIANCE) / some.size for some in (ours, others))
-    return bool(ours.mean() - others.mean() >= CLEAR_SIGMAS * np.sqrt(error))
+    tries = larger.template.sum() / smaller.template.sum()
+    sigmas = np.sqrt(CLEAR_SIGMAS**2 + 2 * np.log(tries))  # the tail of a normal distribution, for each of the tries
+    return bool(ours.mean() - others.mean() >= sigmas * np.sqrt(error))
 
 
 def is_several(larger: Steps, smaller: Steps, traffic: Traffic) -> bool:

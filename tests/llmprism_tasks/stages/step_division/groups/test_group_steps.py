@@ -122,6 +122,25 @@ def test_silences_need_not_tell_what_both_the_bytes_and_the_turns_of_links_do(tu
     assert len(ends(rows, by_bytes=True, turn=None if turn is None else turn * 976)) == steps
 
 
+def gathered(count: int, layers: int = 8) -> list[Row]:
+    """Return steps of sharded parameters, the backward pass of which is silent for three times as long as the forward
+    pass."""
+    draw = np.random.default_rng(1)
+    rows: list[Row] = []
+    begin = 0.0
+    for _ in range(count):
+        for silent, units in [(20, 1)] * layers + [(60, 2)] * layers:
+            rows += ring("abcd", [begin], length=5 * units, parts=1, size=20 * units * MB)
+            begin += 5 * units + silent * math.exp(draw.normal(0, 0.2))
+    return rows
+
+
+@pytest.mark.parametrize(("turn", "steps"), [(None, 30), (800.0, 0)])
+def test_silences_tell_no_passes_where_links_turn(turn: float | None, steps: int) -> None:
+    """It is a pipeline then, though its activations may be next to nothing beside gradients."""
+    assert len(ends(gathered(30), told=False, turn=turn)) == steps
+
+
 @pytest.mark.parametrize(("turn", "steps"), [(1100, 40), (1450, 40), (1550, 8)], ids=["a step", "about", "longer"])
 def test_a_shorter_silence_is_one_if_links_turn_no_more_than_once_in_a_step(turn: float, steps: int) -> None:
     assert len(ends(saved(800), turn=turn) or ends(saved(800), told=False, turn=turn)) == steps

@@ -149,18 +149,28 @@ def test_steps_of_which_some_are_lost_are_not_parts_of_several() -> None:
     assert not has_more(two, one, bursts([0] * count, [UNIT] * count))
 
 
-@pytest.mark.parametrize(("sigmas", "longer"), [(0.8, False), (1.2, True)])
-def test_silences_where_larger_segments_end_are_longer_and_not_by_chance(sigmas: float, longer: bool) -> None:
-    count = 12
-    error = np.sqrt(0.05 * 2 / (count / 2))
-    second = np.exp(sigmas * CLEAR_SIGMAS * error)
-    silence = [1e6 * (second if place % 2 else 1.0) for place in range(count)]
+@pytest.mark.parametrize("parts", [2, 3, 6])
+@pytest.mark.parametrize(("share", "longer"), [(0.9, False), (1.1, True)])
+def test_silences_where_larger_segments_end_are_longer_and_not_by_chance(
+    parts: int, share: float, *, longer: bool
+) -> None:
+    """Of so many parts each; chance has as many tries."""
+    larger = 6
+    count = parts * larger
+    error = np.sqrt(0.05 / larger + 0.05 / (count - larger))
+    sigmas = np.sqrt(CLEAR_SIGMAS**2 + 2 * np.log(parts))
+    last = np.exp(share * sigmas * error)
+    silence = [1e6 * (last if place % parts == parts - 1 else 1.0) for place in range(count)]
     one = cut(list(range(count)), [True] * count, silence)
     # The last segment has no silence after it.
-    two = one._replace(until_ns=one.until_ns[1::2], ends_ns=one.ends_ns[1::2])
-    one, two = (some._replace(until_ns=np.append(some.until_ns, 10**9)) for some in (one, two))
-    one, two = (some._replace(ends_ns=np.append(some.ends_ns, 10**9)) for some in (one, two))
-    assert is_between_longer(two, one) is longer
+    several = one._replace(
+        until_ns=one.until_ns[parts - 1 :: parts],
+        ends_ns=one.ends_ns[parts - 1 :: parts],
+        template=parts * one.template,
+    )
+    one, several = (some._replace(until_ns=np.append(some.until_ns, 10**9)) for some in (one, several))
+    one, several = (some._replace(ends_ns=np.append(some.ends_ns, 10**9)) for some in (one, several))
+    assert is_between_longer(several, one) is longer
 
 
 def test_passes_that_move_equal_bytes_to_others_are_no_steps() -> None:
