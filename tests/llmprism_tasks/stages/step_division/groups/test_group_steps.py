@@ -122,6 +122,16 @@ def test_silences_need_not_tell_what_both_the_bytes_and_the_turns_of_links_do(tu
     assert len(ends(rows, by_bytes=True, turn=None if turn is None else turn * 976)) == steps
 
 
+@pytest.mark.parametrize(("turn", "told"), [(0.9, False), (0.99, True), (1.01, True), (1.1, False)])
+def test_steps_that_explain_all_bytes_are_told_if_links_turn_once_in_each(turn: float, *, told: bool) -> None:
+    """All that is sent comes back at once, and some silences inside steps are as long as those between them."""
+    forth = layered(40, 0.45)
+    rows = forth + [(begin, end, to, sender, size) for begin, end, sender, to, size in forth]
+    period = float(np.median(np.diff(ends(rows, told=False))))
+    assert len(ends(rows, told=told, turn=turn * period)) == 40
+    assert ends(rows, told=not told, turn=turn * period) == []
+
+
 @pytest.mark.parametrize(("turn", "steps"), [(1100, 40), (1450, 40), (1550, 8)], ids=["a step", "about", "longer"])
 def test_a_shorter_silence_is_one_if_links_turn_no_more_than_once_in_a_step(turn: float, steps: int) -> None:
     assert len(ends(saved(800), turn=turn) or ends(saved(800), told=False, turn=turn)) == steps
