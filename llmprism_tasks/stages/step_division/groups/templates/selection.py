@@ -70,8 +70,8 @@ def repeated(
     turn_ns: float = np.nan,
 ) -> Steps | None:
     """Return the steps of a group: what the smallest template between whose segments the silences stand out makes of
-    it, or which explains all and in each of whose segments links turn once; where there is none, what the template
-    makes of it that comes again by the byte clock, or the clearest one if it explains all. None without any of these.
+    it; where none does, what the template makes of it that comes again by the byte clock, or the clearest one if it
+    explains all. None without any of these.
 
     Foreign traffic fills the silences. So pairs that have no part in the likeliest steps are left out once, and so are
     records that last longer than these; and the others are asked again.
@@ -182,26 +182,20 @@ def _find_steps(
         if not (best.told or best.ended) and (by_silence or best.explained >= EXPLAINED_BYTES):
             made_of = steps_of_micro_batches(best, fitting)
             shown = steps_by_passes(best, fitting) if by_passes else None
-            # Where passes are seen, single pairs are asked as well: they tell the ends more exactly. Each link of a
-            # pipeline is silent for longest somewhere else.
-            best = made_of or shown or best._replace(told=by_silence or _turns_once(best, turn_ns))
+            # Where passes are seen, single pairs are asked as well: they tell the ends more exactly.
+            best = made_of or shown or best._replace(told=by_silence)
     if not by_bytes or by_silence or (best is not None and best.told):
         return best
     found = _steps_by_byte_clock(fitting)
     if (
         found is not None
         and found.explained >= MAJORITY
-        and (found.clarity >= CLOCKED_CLEAR_SIGMAS or _turns_once(found, turn_ns))
+        and (found.clarity >= CLOCKED_CLEAR_SIGMAS or found.turns_once(turn_ns))
         and not any(has_more(larger, found, traffic) for larger in likely)
     ):
         several = best is not None and best.explained >= EXPLAINED_BYTES and is_several(found, best, traffic)
         return best if several else found._replace(told=True)
     return best
-
-
-def _turns_once(steps: Steps, turn_ns: float) -> bool:
-    """Say whether most links of a pipeline turn once in each step."""
-    return bool(abs(np.log(steps.period_ns / turn_ns)) <= SAME_TEMPLATE)
 
 
 def _steps_by_byte_clock(fitting: Fitting) -> Steps | None:
