@@ -132,7 +132,8 @@ def _link_balance(each: Floats, back: Integers) -> tuple[Floats, Floats, Floats,
     """Return what goes one way more than the other, and both ways, over each main link whose bytes come back in all;
     what each typically moves where it moves anything, shape (links, 1); and of the first what is beyond a step's worth.
     """
-    beyond = np.maximum(each - (1 + ALIKE_BYTES) * _typical(each), 0.0)
+    usual = _typical(each)
+    beyond = np.where(each > (1 + ALIKE_BYTES) * usual, each - usual, 0.0)
     one = np.flatnonzero(back > np.arange(back.size))
     net, both, beyond = each[one] - each[back[one]], each[one] + each[back[one]], beyond[one] - beyond[back[one]]
     in_all = both.sum(axis=1)

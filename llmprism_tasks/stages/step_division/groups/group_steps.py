@@ -98,7 +98,8 @@ def steps_together(
     pairs : `pair`, `src_addr`, `dst_addr`, `group`, `bytes`, `first_ns`, `last_ns`, a row for each pair of the groups
     by_bytes : whether the byte clock may tell the steps where silences do not
     parts : groups that are pipelines: their steps end where nothing is under way, if nothing else tells them
-    turns : `group`, `period_ns`: how long links take from one turn to the next
+    turns : `group`, `period_ns`, `alone`: how long links take from one turn to the next, and whether no other pairs
+        send much
 
     Returns
     -------
@@ -108,6 +109,7 @@ def steps_together(
     linked = set(_groups_with_links(pairs, settings)["group"])
     in_line = set(_groups_in_line(pairs, settings)["group"])
     turn_ns = {} if turns is None else dict(turns.select("group", "period_ns").rows())
+    alone = set() if turns is None else set(turns.filter("alone")["group"])
 
     def asked(name: object) -> Callable[[Traffic], Steps | None]:
         # In a ring alone equal buckets are told from steps by nothing, and the forward pass is as silent as a pause.
@@ -115,7 +117,16 @@ def steps_together(
         # Links of which activations are next to nothing beside gradients still turn in each step.
         by_passes = name not in linked and name not in turn_ns
         known = {"by_bytes": by_bytes, "by_passes": by_passes, "by_pauses": by_pauses}
-        return lambda traffic: repeated(traffic, settings, turn_ns=turn_ns.get(name, np.nan), **known)
+        turn = turn_ns.get(name, np.nan)
+
+        def find(traffic: Traffic) -> Steps | None:
+            steps = repeated(traffic, settings, turn_ns=turn, **known)
+            # Single pairs tell the ends by gradients; each link of a pipeline is silent for longest somewhere else.
+            if steps is None or name not in alone or not steps.turns_once(turn):
+                return steps
+            return steps._replace(told=True)
+
+        return find
 
     found = [_find_group_steps(times, offsets, group, settings, asked(group.pairs["group"][0])) for group in groups]
     return _keep_explained_groups(found, pairs, settings)

@@ -89,6 +89,11 @@ class Steps(NamedTuple):
         whole = self.whole
         return bool(whole.sum() >= FEW_BURSTS and whole.mean() >= NEARLY_ALL and self.explained >= NEARLY_ALL)
 
+    def turns_once(self, turn_ns: float) -> bool:
+        """Say whether links turn once in each step, given how long they take from one turn to the next; NaN if none
+        does."""
+        return bool(abs(np.log(self.period_ns / turn_ns)) <= SAME_TEMPLATE)
+
     def is_clear(self) -> bool:
         """Say whether the template explains all that is sent, and the silences between segments are longer ones, more
         so than with a smaller template: two steps explain all that one does."""

@@ -190,7 +190,7 @@ def _find_steps(
     if (
         found is not None
         and found.explained >= MAJORITY
-        and (found.clarity >= CLOCKED_CLEAR_SIGMAS or abs(np.log(found.period_ns / turn_ns)) <= SAME_TEMPLATE)
+        and (found.clarity >= CLOCKED_CLEAR_SIGMAS or found.turns_once(turn_ns))
         and not any(has_more(larger, found, traffic) for larger in likely)
     ):
         several = best is not None and best.explained >= EXPLAINED_BYTES and is_several(found, best, traffic)

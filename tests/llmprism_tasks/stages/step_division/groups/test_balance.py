@@ -95,6 +95,15 @@ def test_a_copy_is_not_awaited_unless_as_much_comes_back_later(answer: float, co
     assert (balance.unreturned(each, BACK[:2]) > balance.UNRETURNED) == counts
 
 
+@pytest.mark.parametrize(("answer", "counts"), [(0.0, False), (0.85, True)])
+def test_a_slow_copy_is_not_awaited_unless_as_much_comes_back_later(answer: float, counts: bool) -> None:
+    """In each of five steps it moves less than the link does."""
+    each = np.full((2, 26), 1.0)
+    each[0, 3:8] += 0.85
+    each[1, 15:20] += answer
+    assert (balance.unreturned(each, BACK[:2]) > balance.UNRETURNED) == counts
+
+
 def test_bytes_that_are_as_many_as_those_of_a_copy_are_not_its_answer() -> None:
     """Sixteen bytes a step, and a copy in one of nine; as many come back in all, evenly."""
     sent = np.full(9, 16.0)

@@ -35,7 +35,12 @@ def steps_of(begins: list[float], nics: str = "abcd", pause: float = 15, buckets
 
 
 def ends(
-    *parts: list[Row], told: bool = True, pair: str = "ab", turn: float | None = None, by_bytes: bool = False
+    *parts: list[Row],
+    told: bool = True,
+    pair: str = "ab",
+    turn: float | None = None,
+    alone: bool = False,
+    by_bytes: bool = False,
 ) -> list[float]:
     """Return the ends of steps as a pair shows them, in ms; none where the group shows none together, of those that are
     told or of those that are not.
@@ -43,11 +48,12 @@ def ends(
     Parameters
     ----------
     turn : ms from one turn of a link to the next; None if none turns
+    alone : whether all pairs turn
     by_bytes : whether the byte clock may tell the steps
     """
     table = nic_pairs.in_order(flows(*parts))
     pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE_PAIR).with_columns(group=pl.lit("g"))
-    turns = None if turn is None else pl.DataFrame({"group": ["g"], "period_ns": [turn * MS]})
+    turns = None if turn is None else pl.DataFrame({"group": ["g"], "period_ns": [turn * MS], "alone": [alone]})
     found = steps_together(table, pairs, DEFAULT, turns=turns, by_bytes=by_bytes)
     found = found.of(found.streams.filter(told=told))
     shown = found.streams.filter(pl.col("pair") == pairs.filter(src_addr=pair[0], dst_addr=pair[1])["pair"][0])
@@ -139,6 +145,21 @@ def gathered(count: int, layers: int = 8) -> list[Row]:
 def test_silences_tell_no_passes_where_links_turn(turn: float | None, steps: int) -> None:
     """It is a pipeline then, though its activations may be next to nothing beside gradients."""
     assert len(ends(gathered(30), told=False, turn=turn)) == steps
+
+
+@pytest.mark.parametrize(
+    ("turn", "alone", "told"),
+    [(0.9, True, False), (0.99, True, True), (1.01, True, True), (1.1, True, False), (1.01, False, False)],
+)
+def test_steps_that_explain_all_bytes_are_told_if_all_pairs_turn_once_in_each(
+    turn: float, alone: bool, *, told: bool
+) -> None:
+    """All that is sent comes back at once, and some silences inside steps are as long as those between them."""
+    forth = layered(40, 0.45)
+    rows = forth + [(begin, end, to, sender, size) for begin, end, sender, to, size in forth]
+    period = float(np.median(np.diff(ends(rows, told=False))))
+    assert len(ends(rows, told=told, turn=turn * period, alone=alone)) == 40
+    assert ends(rows, told=not told, turn=turn * period, alone=alone) == []
 
 
 @pytest.mark.parametrize(("turn", "steps"), [(1100, 40), (1450, 40), (1550, 8)], ids=["a step", "about", "longer"])

@@ -585,6 +585,17 @@ def test_links_tell_how_long_a_step_is_if_most_nics_turn(replicas: list[str], fo
     assert job_steps._turn_periods(streams, DEFAULT)["period_ns"].to_list() == pytest.approx(found)
 
 
+@pytest.mark.parametrize(("share", "alone"), [(None, True), (0.05, True), (0.5, False)])
+def test_links_are_alone_if_gradients_are_next_to_nothing_or_not_seen(share: float | None, *, alone: bool) -> None:
+    """The larger ones are half of what goes over a link."""
+    begins = every(415, count=20)
+    links = [stages(nics, begins) for nics in ("ac", "bd")]
+    sent = sum(size for *_, sender, to, size in links[0] if sender + to == "ac") / 20
+    gradients = [] if share is None else [ring(nics, begins, size=int(share * sent)) for nics in ("ab", "cd")]
+    streams = stream_rhythms(flows(*links, *gradients), DEFAULT).with_columns(group=pl.lit("g"))
+    assert job_steps._turn_periods(streams, DEFAULT)["alone"].to_list() == [alone]
+
+
 @pytest.mark.parametrize("until", [600, 800, 1000, 1500])
 def test_a_pipeline_that_is_still_full_has_shown_no_step(until: float) -> None:
     """Over its first links more has gone than has come back, by up to a half."""
