@@ -193,7 +193,7 @@ def gather(
     silent = long_silences(every, traffic, topology, window, settings, elsewhere)
     silences = [silence for silence in silent if silence.in_mid_step or silence.replaced]
     resting = (silence for silence in silent if not (silence.in_mid_step or silence.replaced))
-    rests = [silence for silence in resting if silence.is_news and not silence.alone]
+    rests = [silence for silence in resting if silence.is_news and not silence.unwitnessed]
     if steps.filter(pl.col("addr").is_not_null()).is_empty() and not silences and not rests:
         return None
     # Another run may have other hosts, another layout, or be another job, so runs are not compared.

@@ -14,6 +14,7 @@ from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.diagnosis.compute import last_arrival, pipeline_imbalance, slow_compute
+from llmprism_tasks.stages.diagnosis.compute.still_sending import not_still_sending
 from llmprism_tasks.stages.diagnosis.cost.price import price
 from llmprism_tasks.stages.diagnosis.coverage import with_coverage
 from llmprism_tasks.stages.diagnosis.evidence import Evidence, gather
@@ -114,6 +115,7 @@ def _diagnose(evidence: Evidence | None, jobs: pl.DataFrame, settings: Settings)
     if evidence is None:
         return frames.empty("diagnoses")
     found = pl.concat([evidence.once(find, settings.diagnosis) for find in DETECTORS])
+    found = not_still_sending(found, evidence.once(devices.hops_in_trouble, settings.diagnosis))
     for find in (last_arrival.find, awaited.find, late_host.find):
         found = pl.concat([find(found, evidence, settings.diagnosis), found])
     found = pl.concat([found, one_step.find(found, evidence, settings)])

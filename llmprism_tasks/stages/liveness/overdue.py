@@ -19,6 +19,7 @@ import polars as pl
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages.liveness.first_stopped import SURE
 from llmprism_tasks.stages.liveness.foreign import LONGER_BY_STEPS, foreign_pairs
 from llmprism_tasks.stages.liveness.quiet_times import (
     RESTART_SHARE,
@@ -28,6 +29,7 @@ from llmprism_tasks.stages.liveness.quiet_times import (
     long_gaps,
     restart_silence_ns,
 )
+from llmprism_tasks.stages.liveness.resumption import resumption
 from llmprism_tasks.stages.liveness.step_progress import LEAST_STEPS_NS, StepProgress, step_progress_at
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -49,7 +51,9 @@ class Silence:
     gap : the time without flows
     until_ns : when the job came back, or the last time at which it was known to be silent
     restarted : whether the job restarted from the beginning when it came back
-    alone : whether no other job was seen meanwhile; then the collector may have been silent
+    alone : whether nothing else was seen meanwhile; then the collector may have been silent
+    in_place : probability that a job that came back alone had stood still, as `resumption` returns it; 0 while its step
+        is not over
     where : how far the job was in its step
     replaced : host of each NIC that took part before and was replaced by another NIC
     replacements : the replacing NICs, sorted
@@ -71,6 +75,13 @@ class Silence:
     wrote_ns: int = 0
     in_mid_step: bool = True
     is_news: bool = True
+    in_place: float = 0.0
+
+    @property
+    def unwitnessed(self) -> bool:
+        """Return whether the collector may have made the silence: nothing else was seen meanwhile, and the job does not
+        go on where it stood."""
+        return self.alone and self.in_place < SURE
 
     @property
     def over(self) -> bool:
@@ -123,7 +134,13 @@ def long_silences(
             silence = dataclasses.replace(silence, restarted=True)
         silence = _with_replaced_nics(silence, mine, traffic, topology)
         strangers = pl.concat([flows.filter(~(sends | receives))["flow_start_ns"], away])
-        lasts = silence.until_ns > window.start_ns and not _has_collector_stopped(silence, strangers)
+        resumed = None
+        if silence.alone and silence.over and not silence.restarted:
+            resumed = resumption(mine, gap, window, settings)
+        if resumed is not None:
+            silence = dataclasses.replace(silence, in_place=resumed.in_place)
+        known_ns = silence.until_ns if resumed is None else resumed.shown_ns
+        lasts = known_ns > window.start_ns and not _has_collector_stopped(silence, strangers)
         if not (silence.replaced or lasts):
             continue
         judged = _judged(silence, written, mine["flow_start_ns"], others, window, settings)

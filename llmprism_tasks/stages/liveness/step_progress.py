@@ -18,6 +18,7 @@ from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.foreign import CHATTER_BYTES, MOST_FOREIGN_PAIRS
 from llmprism_tasks.stages.liveness.next_send import moments_of_pairs, next_sends, share_of_lost
+from llmprism_tasks.stages.liveness.turn import in_turn
 from llmprism_tasks.stages.liveness.usual_pause import PAUSE_SHARE, is_at_usual_pause
 from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.step_division.division import Division, divide
@@ -106,7 +107,8 @@ def step_progress_at(
     if foreign is not None:
         begun = begun.join(foreign.join(pairs, on=PAIR, how="anti"), on=PAIR, how="anti")
     # Flows outside all steps that began before the last whole step ended are leftovers of it.
-    midway = bool((begun["flow_start_ns"] > ended_ns).any()) and _has_begun_step(begun, steps, pairs, settings)
+    ours = in_turn(begun, steps, settings.rhythm.same_size)
+    midway = bool((ours["flow_start_ns"] > ended_ns).any()) and _has_begun_step(begun, steps, pairs, settings)
     lengths_ns = job_steps["end_ns"].diff().drop_nulls()
     period_ns = int(lengths_ns.median())  # type: ignore[arg-type]
     moments = moments_of_pairs(begun, steps, pairs, settings.rhythm.same_size)

@@ -36,13 +36,13 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
     `severity` is the time lost to a pause over the window's length; 0 for `ended`. `score` is the silence over the
     longest one before. `confidence` of `ended` is the chance that the job ended. While nothing else is seen, only
-    silences are told in which the job cannot have ended in order: that a job and its collector end is no news.
+    silences are told in which the job cannot have ended in order: that a job and its collector end is no news. If the
+    job goes on, it has paused if it goes on where it stood; else the collector may have stopped.
     """
     known = set(evidence.once(hang.find, settings)["job_id"])
     rows = []
     for silence in (*evidence.rests, *evidence.silences):
-        told = not (silence.alone and _may_have_ended(silence))
-        if silence.is_news and told and silence.gap.job_id not in known:
+        if silence.is_news and _is_witnessed(silence) and silence.gap.job_id not in known:
             pauses = _has_gone_on(silence) or _is_saving(silence)
             row = _pause_row(silence, evidence, settings) if pauses else _ended_row(silence)
             rows += [] if row is None else [row]
@@ -51,6 +51,11 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
 def _has_gone_on(silence: Silence) -> bool:
     return silence.over and not silence.restarted
+
+
+def _is_witnessed(silence: Silence) -> bool:
+    """Return whether the collector did not just stop, or end with its job."""
+    return not (silence.unwitnessed if _has_gone_on(silence) else silence.alone and _may_have_ended(silence))
 
 
 def _may_have_ended(silence: Silence) -> bool:
@@ -97,11 +102,22 @@ def _pause_row(silence: Silence, evidence: Evidence, settings: DiagnosisSettings
     return _common_columns(silence) | {
         "kind": "checkpoint_stall" if saves else "cross_step",
         "severity": lost_ns / evidence.window.length_ns,
-        "explanation": f"{_silence_sentence(silence)}, and {lasted}.",
+        "explanation": f"{_silence_sentence(silence)}, and {lasted}.{_doubt(silence)}",
         "confidence": 1.0 if saves else None,
         "steps": 1,
         "lost_s": lost_ns / 1e9,
     }
+
+
+def _doubt(silence: Silence) -> str:
+    """Return how sure it is that a job paused; nothing where others are seen meanwhile."""
+    if not (silence.over and silence.alone):
+        return ""
+    paused = silence.in_place
+    return (
+        " No other flow was seen meanwhile, but the job went on where it stood: "
+        f"it paused ({paused:.0%}), or the collector stopped ({1 - paused:.0%})."
+    )
 
 
 def _ended_row(silence: Silence) -> Row:

@@ -38,7 +38,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         members = evidence.members.filter(pl.col("job_id") == silence.gap.job_id)
         at = dict(members.select("addr", "host").rows())
         went_on = silence.over and not silence.restarted
-        may_have_ended = silence.where.even or silence.alone
+        may_have_ended = silence.where.even or silence.unwitnessed
         first = find_first_stopped(silence.where, at, together=not went_on or may_have_ended)
         quiet = (_replaced_nics(silence, at) if silence.restarted else None) or first
         if quiet is not None or not may_have_ended:

@@ -319,6 +319,22 @@ def test_when_everybody_comes_back_together_the_collector_may_have_been_silent()
     assert not silence.alone
 
 
+def test_who_comes_back_where_it_stood_is_known_to_have_stood_still_once_its_step_is_over() -> None:
+    """Its bursts follow each other all the time, so a collector would hardly be back at the same place by chance."""
+    bursts = [(at, (8 + at / 200) * MB) for at in every(200, count=10)]
+    train = [
+        row for at, size in bursts for row in ring(NICS, every(STEP, count=90, start=at), length=180, size=round(size))
+    ]
+    at, lasts = 42_500, 17_000
+    stood_still = [row if row[0] < at else (row[0] + lasts, row[1] + lasts, *row[2:]) for row in train]
+    (then,), (now,), later = (long_in(stood_still, window=WINDOW.shifted(i)) for i in range(3))
+    assert (then.alone, then.unwitnessed, then.in_place) == (True, True, 0)
+    assert (now.alone, now.unwitnessed) == (True, False)
+    assert (now.until_ns, later) == (then.until_ns, [])
+    lost = [row for row in train if not at <= row[0] < at + lasts + 0.4 * STEP]
+    assert [silence.unwitnessed for silence in long_in(lost, window=NEXT)] == [True]
+
+
 @pytest.mark.parametrize(
     ("until", "back", "told"),
     [

@@ -12,6 +12,7 @@ from job_evidence import DEFAULT, working
 
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, PAUSES_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.pauses import between_steps
+from llmprism_tasks.stages.liveness.first_stopped import SURE
 from llmprism_tasks.stages.liveness.overdue import Silence
 from llmprism_tasks.stages.liveness.quiet_times import Gap
 from llmprism_tasks.stages.liveness.step_progress import StepProgress
@@ -76,6 +77,15 @@ def test_who_went_on_has_paused_and_the_row_says_for_how_long() -> None:
     assert (row["kind"], row["steps"]) == ("cross_step", 1)
     assert row["lost_s"] == pytest.approx(28)
     assert "was silent for 30.0 s until it went on" in row["explanation"]
+
+
+def test_a_pause_that_nothing_else_shows_is_told_with_the_chance_that_the_collector_stopped() -> None:
+    (row,) = told(silence(back=True, alone=True, in_place=SURE))
+    assert (row["kind"], row["steps"], row["candidates"]) == ("cross_step", 1, None)
+    assert "it paused (90%), or the collector stopped (10%)" in row["explanation"]
+    assert told(silence(back=True, alone=True, in_place=SURE - 0.01)) == []
+    mid_step = {"in_mid_step": True, "where": dataclasses.replace(silence().where, midway=True, even=False)}
+    assert told(silence(back=True, alone=True, **mid_step)) == []
 
 
 def test_who_wrote_to_storage_first_has_saved_a_checkpoint() -> None:

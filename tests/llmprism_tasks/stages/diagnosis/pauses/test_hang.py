@@ -67,11 +67,13 @@ def evidence(
     hosts: Mapping[str, str] | None = None,
     even: bool = False,
     lasts: float = 0.0,
+    in_place: float = 0.0,
 ) -> Evidence:
     """Return evidence about a job that is silent for 20 s; `lasts` is how long what was due takes, ms."""
     since, until = (WINDOW.start_ns + at * MS for at in (SINCE, 2 * SINCE))
     gap = Gap("j", since, until if over else None, PERIOD * MS)
-    told = Silence(gap, until, restarted=restarted, alone=alone, where=stood(due, even=even, lasts=lasts))
+    where = stood(due, even=even, lasts=lasts)
+    told = Silence(gap, until, restarted=restarted, alone=alone, where=where, in_place=in_place)
     addrs = sorted({addr for row in due for addr in row[:2]})
     well = working([{addr: [500.0] * 10 for addr in addrs}], hosts=hosts)
     return dataclasses.replace(well, silences=[told])
@@ -214,6 +216,11 @@ def test_where_all_have_come_equally_far_or_nobody_is_seen_the_job_may_have_ende
 ) -> None:
     assert named(evidence(ALL_AT_ONCE, **changed)) == []
     assert named(evidence(FIRST_B, **changed))[0][1:] == ("addr", "b")
+
+
+def test_who_goes_on_where_it_stood_hung_though_nobody_else_is_seen() -> None:
+    assert named(evidence(ALL_AT_ONCE, alone=True, over=True, in_place=SURE - 0.01)) == []
+    assert named(evidence(ALL_AT_ONCE, alone=True, over=True, in_place=SURE)) == [("hang", "job", "j")]
 
 
 def test_no_silence_no_rows() -> None:
