@@ -25,7 +25,7 @@ import polars as pl
 from llmprism_tasks.numerics import binomial
 from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats
 from llmprism_tasks.stages.liveness.last_exchange import CLOCK_ERROR_NS, Absence, absences
-from llmprism_tasks.stages.liveness.step_progress import StepProgress
+from llmprism_tasks.stages.liveness.progress.step_progress import StepProgress
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 
 SURE = 0.9

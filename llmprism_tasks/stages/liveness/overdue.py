@@ -21,6 +21,7 @@ from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.first_stopped import SURE
 from llmprism_tasks.stages.liveness.foreign import LONGER_BY_STEPS, foreign_pairs
+from llmprism_tasks.stages.liveness.progress.step_progress import LEAST_STEPS_NS, StepProgress, step_progress_at
 from llmprism_tasks.stages.liveness.quiet_times import (
     RESTART_SHARE,
     Gap,
@@ -30,7 +31,6 @@ from llmprism_tasks.stages.liveness.quiet_times import (
     restart_silence_ns,
 )
 from llmprism_tasks.stages.liveness.resumption import resumption
-from llmprism_tasks.stages.liveness.step_progress import LEAST_STEPS_NS, StepProgress, step_progress_at
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.index import TrafficIndex

@@ -13,7 +13,7 @@ from llmprism_tasks.stages.diagnosis.evidence import Evidence, candidate_columns
 from llmprism_tasks.stages.diagnosis.pauses.odd_rail import odd_nic
 from llmprism_tasks.stages.liveness.first_stopped import SURE, find_first_stopped
 from llmprism_tasks.stages.liveness.last_exchange import absences
-from llmprism_tasks.stages.liveness.step_progress import step_progress_at
+from llmprism_tasks.stages.liveness.progress.step_progress import step_progress_at
 from llmprism_tasks.stages.traffic import nic_pairs
 
 CHATTER = 0.01

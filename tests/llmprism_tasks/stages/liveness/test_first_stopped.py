@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from llmprism_tasks.stages.liveness.first_stopped import ABSENT, DUE, FirstStopped, find_first_stopped
-from llmprism_tasks.stages.liveness.step_progress import StepProgress
+from llmprism_tasks.stages.liveness.progress.step_progress import StepProgress
 
 MS = 1_000_000
 SILENT = 10_000

@@ -11,7 +11,7 @@ from handmade import MB, MS, WINDOW, Row, burst, every, flows, messages, pipelin
 
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.stages.liveness.overdue import Silence, long_silences
-from llmprism_tasks.stages.liveness.step_progress import StepProgress, step_progress_at
+from llmprism_tasks.stages.liveness.progress.step_progress import StepProgress, step_progress_at
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.index import TrafficIndex
 

@@ -37,7 +37,9 @@ def staged(
             ways = ((first, second), (second, third), (third, last), (last, third), (third, second), (second, first))
             for (src, dst), spent in zip(ways, [*times, *back], strict=True):
                 at += spent
-                pp += [(at + 50 * i, at + 50 * i + 2, src, dst, 8 * MB) for i in range(messages)]
+                # As in 1F1B, the last stage gets a third micro-batch when it has answered the first.
+                waits = [50 * i + (times[-1] if dst == last and i >= 2 else 0) for i in range(messages)]
+                pp += [(at + wait, at + wait + 2, src, dst, 8 * MB) for wait in waits]
                 at += 2
             pp += [(at + answer, at + answer + 2, first, second, 8 * MB)] if answer else []
     whole = working([{addr: [950.0] * steps for addr in "abcdefgh"}])

@@ -11,8 +11,8 @@ from accuracy.runs import fault_costs as prices
 from llmprism_tasks.stages.diagnosis.cost.price import price
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.liveness.overdue import Silence
+from llmprism_tasks.stages.liveness.progress.step_progress import StepProgress
 from llmprism_tasks.stages.liveness.quiet_times import Gap
-from llmprism_tasks.stages.liveness.step_progress import StepProgress
 
 SEED = 3
 WITHIN = 0.05

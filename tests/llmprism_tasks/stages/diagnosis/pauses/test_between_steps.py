@@ -14,8 +14,8 @@ from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, PAUSES_SCHE
 from llmprism_tasks.stages.diagnosis.pauses import between_steps
 from llmprism_tasks.stages.liveness.first_stopped import SURE
 from llmprism_tasks.stages.liveness.overdue import Silence
+from llmprism_tasks.stages.liveness.progress.step_progress import StepProgress
 from llmprism_tasks.stages.liveness.quiet_times import Gap
-from llmprism_tasks.stages.liveness.step_progress import StepProgress
 
 PERIOD = 4000
 SINCE = 20_000

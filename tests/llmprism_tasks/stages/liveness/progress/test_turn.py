@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 from handmade import MB, MS, Row, every, flows, messages, settings
 
-from llmprism_tasks.stages.liveness.step_progress import step_progress_at
-from llmprism_tasks.stages.liveness.turn import in_turn
+from llmprism_tasks.stages.liveness.progress.step_progress import step_progress_at
+from llmprism_tasks.stages.liveness.progress.turn import in_turn
 
 STEPS = 12
 LAST = 1000 * STEPS

@@ -10,8 +10,8 @@ from handmade import MS, Row, every, flows, messages, settings
 
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.liveness import step_progress
-from llmprism_tasks.stages.liveness.step_progress import (
+from llmprism_tasks.stages.liveness.progress import step_progress
+from llmprism_tasks.stages.liveness.progress.step_progress import (
     StepProgress,
     _are_micro_batches,
     _is_whole,

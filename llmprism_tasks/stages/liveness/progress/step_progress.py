@@ -17,9 +17,9 @@ from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.foreign import CHATTER_BYTES, MOST_FOREIGN_PAIRS
-from llmprism_tasks.stages.liveness.next_send import moments_of_pairs, next_sends, share_of_lost
-from llmprism_tasks.stages.liveness.turn import in_turn
-from llmprism_tasks.stages.liveness.usual_pause import PAUSE_SHARE, is_at_usual_pause
+from llmprism_tasks.stages.liveness.progress.next_send import moments_of_pairs, next_sends, share_of_lost
+from llmprism_tasks.stages.liveness.progress.turn import in_turn
+from llmprism_tasks.stages.liveness.progress.usual_pause import PAUSE_SHARE, is_at_usual_pause
 from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.step_division.division import Division, divide
 from llmprism_tasks.stages.step_division.periodicity import PAIR

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from llmprism_tasks.stages.liveness.usual_pause import PAUSE_SHARE, is_at_usual_pause
+from llmprism_tasks.stages.liveness.progress.usual_pause import PAUSE_SHARE, is_at_usual_pause
 
 MS = 1_000_000
 STEP_MS = 1000

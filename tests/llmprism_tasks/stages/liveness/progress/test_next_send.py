@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from llmprism_tasks.stages.liveness.next_send import moments_of_pairs, next_sends, share_of_lost
+from llmprism_tasks.stages.liveness.progress.next_send import moments_of_pairs, next_sends, share_of_lost
 
 Sent = tuple[str, str, int, int, int]
 """Sender, receiver, start and end since the step before ended, bytes."""
