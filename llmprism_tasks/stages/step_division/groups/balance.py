@@ -61,23 +61,26 @@ def answers(pairs: pl.DataFrame) -> Integers:
     return found["back"].fill_null(-1).to_numpy()
 
 
-def unreturned(each: Floats, back: Integers) -> float:
+def unreturned(each: Floats, back: Integers, *, one_by_one: bool = False) -> float:
     """Return the ratio of the bytes of links that come back later than in the step that they were sent in.
 
     What does not come back at all counts, too: of a step that the data hold a part of, nothing does that fills its
-    pipeline. But what a pair moves beyond a step's worth, and nobody ever answers, is a copy of files. And a pipeline
-    is filled and drained on most of its links at once, while a collector loses or joins a record of one of them.
+    pipeline. But what a pair moves beyond a step's worth, and nobody ever answers, is a copy of files. And where each
+    link shows the steps by itself, most of them are out of balance at once in a part of a step, while a collector loses
+    or joins a record of one of them.
 
     Parameters
     ----------
     each : shape (pairs, steps), bytes
     back : as `answers` returns
+    one_by_one : whether each link shows the steps by itself, not all of them together
     """
     net, both, typical, beyond = _link_balance(each, back)
     if not both.size:
         return 0.0
     out = np.abs(net) > OUT_OF_BALANCE * typical
-    out &= out.sum(axis=0) >= MAJORITY * (both > 0).sum(axis=0)
+    if one_by_one:
+        out &= out.sum(axis=0) >= MAJORITY * (both > 0).sum(axis=0)
     late, copied = (np.where(out, one, 0.0).sum(axis=1) for one in (net, beyond))
     copied = np.clip(np.sign(late) * copied, 0.0, np.abs(late))
     return float((np.abs(net)[out].sum() - copied.sum()) / both.sum())
