@@ -20,7 +20,7 @@ from llmprism_tasks.stages.recognition import job_ids, links
 from llmprism_tasks.stages.recognition.silent_jobs import with_fallen_silent
 from llmprism_tasks.stages.recognition.tenancy import joined_in_step, tenants
 from llmprism_tasks.stages.recognition.unlisted_nics import with_unlisted
-from llmprism_tasks.stages.step_division.groups.balance import MAIN_LINK_BYTES
+from llmprism_tasks.stages.step_division.groups.balance import main_pairs
 from llmprism_tasks.stages.step_division.joint import job_steps
 from llmprism_tasks.stages.step_division.periodicity import PAIR, stream_rhythms
 from llmprism_tasks.stages.step_division.restarts import GpuTraffic
@@ -105,10 +105,9 @@ def at_work(
     between = nic_pairs.flows_of_pairs(running, linking.select("pair"))
     members = joined_in_step(clusters(linking, topology), between, settings.recognition)
     steps, showing, alike = _cluster_steps(between, streams, members, window, settings)
-    nics = _describe_nics(members, linking, between, (showing, alike), window)
+    nics = _describe_nics(members, linking, between, showing, alike, window)
     nics = _drop_idle_clusters(nics, settings.recognition)
-    seen_ns = since_ns, window.end_ns
-    nics = nics.join(tenants(nics, steps, between, seen_ns, settings.recognition), on="cluster")
+    nics = nics.join(tenants(nics, steps, between, (since_ns, window.end_ns), settings.recognition), on="cluster")
     followed = [linking, links.plain(links.weighed(rhythms, window.end_ns, settings.recognition))]
     if not former.is_empty():
         before = links.weighed(stream_rhythms(former, settings.rhythm), window.end_ns, settings.recognition)
@@ -177,7 +176,7 @@ def _cluster_steps(
         .filter(pl.col("bytes") > 0)
         .join(grouped.select("pair", cluster="group").unique(), on="pair")
     )
-    heavy = pairs.filter(pl.col("bytes") >= MAIN_LINK_BYTES * pl.col("bytes").max().over("cluster"))
+    heavy = main_pairs(pairs, "cluster")
     steps = (
         pl.DataFrame({"place": sent.series, "step": sent.number, "end_ns": sent.last})
         .join(heavy.select("place", "cluster", "period_ns"), on="place")
@@ -193,14 +192,15 @@ def _describe_nics(
     members: pl.DataFrame,
     linking: pl.DataFrame,
     bulk: pl.DataFrame,
-    stepping: tuple[pl.DataFrame, pl.DataFrame],
+    showing: pl.DataFrame,
+    alike: pl.DataFrame,
     window: Window,
 ) -> pl.DataFrame:
     """Say what each NIC moves over linking pairs.
 
     Parameters
     ----------
-    stepping : the pairs that show their cluster's steps, and those that send the same in each (`pair`)
+    showing, alike : the pairs that show their cluster's steps, and those that send the same in each (`pair`)
 
     Returns
     -------
@@ -211,9 +211,8 @@ def _describe_nics(
     each = ragged.sums(now, nic_pairs.starts_of_pairs(bulk))
     moved = links.by_end(nic_pairs.pairs_of(bulk, PAIR).with_columns(moved=each).filter(pl.col("moved") > 0), "moved")
     repeated = pl.col("bytes").filter("repeats").sum()
-    showing, alike = stepping
-    stepping_pairs = pl.concat([showing["pair"], alike["pair"].cast(showing["pair"].dtype)]).implode()
-    repeats = pl.col("regular") | pl.col("pair").is_in(stepping_pairs)
+    stepping = pl.concat([showing["pair"], alike["pair"].cast(showing["pair"].dtype)]).implode()
+    repeats = pl.col("regular") | pl.col("pair").is_in(stepping)
     addrs = pl.concat([showing[end].alias("addr") for end in PAIR]).implode()
     known = (
         links.by_end(linking.with_columns(repeats=repeats), "bytes", "repeats")

@@ -70,7 +70,7 @@ def first_forward_work(flows: NicArrays, jobs: pl.Series) -> pl.DataFrame:
             begins_ns=found.begins_ns,
             outputs=found.outputs,
             together=found.together,
-            queued=found.last & (found.unanswered > UNANSWERED * found.alike),
+            queued=found.last & (found.unanswered > UNANSWERED * found.first_input),
             sent=carried(transfers, flows.numbers, transfers.kinds == flows.number("pp"), transfers.senders),
         )
         .filter(pl.col("outputs") > 0, ~pl.col("queued"))

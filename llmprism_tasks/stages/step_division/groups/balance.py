@@ -61,6 +61,17 @@ def answers(pairs: pl.DataFrame) -> Integers:
     return found["back"].fill_null(-1).to_numpy()
 
 
+def main_pairs(pairs: pl.DataFrame, group: str) -> pl.DataFrame:
+    """Return the pairs that send about as much as the largest of their group.
+
+    Parameters
+    ----------
+    pairs : `bytes`, and a column that names the groups
+    group : that column
+    """
+    return pairs.filter(pl.col("bytes") >= MAIN_LINK_BYTES * pl.col("bytes").max().over(group))
+
+
 def unreturned(each: Floats, back: Integers, *, one_by_one: bool = False) -> float:
     """Return the ratio of the bytes of links that come back later than in the step that they were sent in.
 

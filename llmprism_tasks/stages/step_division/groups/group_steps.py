@@ -111,30 +111,29 @@ def steps_together(
     turn_ns = {} if turns is None else dict(turns.select("group", "period_ns").rows())
     alone = set() if turns is None else set(turns.filter("alone")["group"])
 
-    def asked(name: object) -> Callable[[Traffic], Steps | None]:
+    def find(traffic: Traffic, name: object) -> Steps | None:
+        """Return the steps of the group of that name, as `repeated` does."""
         # In a ring alone equal buckets are told from steps by nothing, and the forward pass is as silent as a pause.
         by_pauses = name in linked and name not in in_line
         # Links of which activations are next to nothing beside gradients still turn in each step.
         by_passes = name not in linked and name not in turn_ns
-        known = {"by_bytes": by_bytes, "by_passes": by_passes, "by_pauses": by_pauses}
         turn = turn_ns.get(name, np.nan)
-
-        def find(traffic: Traffic) -> Steps | None:
-            steps = repeated(traffic, settings, turn_ns=turn, **known)
-            # Single pairs tell the ends by gradients; each link of a pipeline is silent for longest somewhere else.
-            if steps is None or name not in alone or not steps.turns_once(turn):
-                return steps
+        steps = repeated(traffic, settings, by_bytes=by_bytes, by_passes=by_passes, by_pauses=by_pauses, turn_ns=turn)
+        # Single pairs tell the ends by gradients; each link of a pipeline is silent for longest somewhere else.
+        if steps is not None and name in alone and steps.turns_once(turn):
             return steps._replace(told=True)
+        return steps
 
-        return find
-
-    found = [_find_group_steps(times, offsets, group, settings, asked(group.pairs["group"][0])) for group in groups]
+    found = [
+        _find_group_steps(times, offsets, group, settings, partial(find, name=group.pairs["group"][0]))
+        for group in groups
+    ]
     return _keep_explained_groups(found, pairs, settings)
 
 
 def _groups_with_links(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Return the groups of which main pairs have as many bytes come back, as those of pipelines do: `group`."""
-    main = pairs.filter(pl.col("bytes") >= balance.MAIN_LINK_BYTES * pl.col("bytes").max().over("group"))
+    main = balance.main_pairs(pairs, "group")
     both = main.join(opposite(main, "bytes", key=("group",)), on=["group", *nic_pairs.PAIR])
     return both.filter(log_ratio("bytes", "back_bytes") <= settings.answer_bytes).select("group").unique()
 

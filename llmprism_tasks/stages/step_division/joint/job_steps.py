@@ -11,7 +11,7 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages.step_division.groups.balance import MAIN_LINK_BYTES
+from llmprism_tasks.stages.step_division.groups.balance import main_pairs
 from llmprism_tasks.stages.step_division.groups.group_period import group_periods, in_period
 from llmprism_tasks.stages.step_division.groups.group_steps import merge_steps, steps_together
 from llmprism_tasks.stages.step_division.groups.rhythm_rows import ends_of, same_period
@@ -163,8 +163,7 @@ def _turn_periods(found: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame
     turning, whole = (found.filter(size_class=kind) for kind in (AT_TURNS, WHOLE_PAIR))
     nics = [ends_of(some).unique().group_by("group").agg(nics=pl.len()) for some in (turning, whole)]
     most = nics[0].join(nics[1], on="group").filter(pl.col("nics") >= settings.least_support * pl.col("nics_right"))
-    main = whole.filter(pl.col("bytes") >= MAIN_LINK_BYTES * pl.col("bytes").max().over("group"))
-    others = main.join(turning, on="pair", how="anti").select("group")
+    others = main_pairs(whole, "group").join(turning, on="pair", how="anti").select("group")
     alone = ~pl.col("group").is_in(others["group"].unique().implode())
     period = turning.group_by("group").agg(pl.col("period_ns").median()).with_columns(alone=alone)
     return period.join(most, on="group", how="semi")

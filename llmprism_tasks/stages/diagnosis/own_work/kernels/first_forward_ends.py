@@ -67,7 +67,7 @@ class Entries(NamedTuple):
     output_ns : start of the first output; `NO_TIME` without one
     last : whether the first output goes to where the first input came from
     outputs, together : how many outputs there are, and how many of them start before the first has ended
-    unanswered, alike : how many inputs start before the first output, and how many of these before the first has ended
+    unanswered, first_input : how many inputs start before the first output, and how many before the first has ended
     """
 
     input_ns: Integers
@@ -77,7 +77,7 @@ class Entries(NamedTuple):
     outputs: Integers
     together: Integers
     unanswered: Integers
-    alike: Integers
+    first_input: Integers
 
 
 def entries(
@@ -102,9 +102,8 @@ def entries(
     passes_ns = np.ceil(steps.starts + at_once * apart).astype(np.int64)
     came = _first_transfers(transfers, steps, inputs, steps.starts)
     left = _first_transfers(transfers, steps, outputs, passes_ns)
-    input_ns = _awaited_inputs(
-        steps, came, left, _last_ends(transfers, steps, exchanges, np.full(steps.starts.size, AFTER_ALL))
-    )
+    synchronised_ns = _last_ends(transfers, steps, exchanges, np.full(steps.starts.size, AFTER_ALL))
+    input_ns = _awaited_inputs(steps, came, left, synchronised_ns)
     since = np.maximum(passes_ns, input_ns)
     first = _first_transfers(transfers, steps, outputs, since)
     output_ns = np.where(first.others >= 0, first.starts, NO_TIME)
@@ -113,9 +112,9 @@ def entries(
     begins_ns = np.where(waits, input_ns, np.where(exchanged_ns != NO_TIME, exchanged_ns, steps.starts))
     counts = _count_transfers(transfers, steps, outputs, since, first.ends)
     _, unanswered = _count_transfers(transfers, steps, inputs, steps.starts, output_ns)
-    _, alike = _count_transfers(transfers, steps, inputs, steps.starts, came.ends)
+    _, first_input = _count_transfers(transfers, steps, inputs, steps.starts, came.ends)
     last = waits & (came.others == first.others)
-    return Entries(input_ns, begins_ns, output_ns, last, *counts, unanswered, alike)
+    return Entries(input_ns, begins_ns, output_ns, last, *counts, unanswered, first_input)
 
 
 def _ways(transfers: Transfers, wanted: Flags, kind: int, *ends: tuple[Integers, Integers]) -> Ways:

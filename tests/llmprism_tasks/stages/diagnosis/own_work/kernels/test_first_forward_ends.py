@@ -23,7 +23,7 @@ class Entry(NamedTuple):
     outputs: int
     together: int
     unanswered: int
-    alike: int
+    first_input: int
 
 
 def plain_entries(rows: list[Row], at_once: float) -> dict[int, Entry]:
