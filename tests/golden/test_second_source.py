@@ -117,12 +117,7 @@ def test_what_a_step_is_made_of_and_several_steps_are_no_steps(job: Training, id
 
 def test_shards_that_are_gathered_in_groups_of_hosts_are_training(tmp_path: Path) -> None:
     """HSDP: a twelfth of the bytes, between the groups, pauses in each step; what is gathered never does."""
-    nics = tuple(nic(host, gpu) for host in range(8) for gpu in range(2))
-    job = replace(
-        SHARDED, nics=nics, shard=8, layers=27, layer_s=0.035, layer_bytes=9e7, head=0.66, channels=8, jitter=0.038,
-        optimizer_s=0.02, end_s=118.0,
-    )  # fmt: skip
-    write(Platform([job], hosts=8, gpus=2, rate=1e10, inner=True, idle_s=0.0002, end_s=120.0), tmp_path, 3)
+    write(CASES["hybrid_sharded"](np.random.default_rng([3, len("hybrid_sharded")])), tmp_path, 3)
     found = headline(scores_of(tmp_path, "flows.parquet", "joint", tmp_path / "second.duckdb"))
     assert (found["exact"], found["called_other"]) == (found["windows"], 0)
     assert found["steps_found"] >= found["steps"] - ONE_UNDER_WAY
