@@ -41,6 +41,7 @@ def steps_ended_by(
     once = streams.once.join(pairs, on=PAIR, how="semi")
     chosen = pl.concat([_streams_of_pairs(streams, pairs).select(STREAM_COLUMNS), once.select(STREAM_COLUMNS)])
     own = number_steps(joint.flows, streams, chosen, settings, joint.before_ns)
+    own = replace(own, steps=_without_uncut_bursts(own))
     return replace(own, steps=_joint_step_numbers(own, joint, last_run=last_run))
 
 
@@ -124,11 +125,23 @@ def _with_last_step(known: pl.DataFrame, bursts: pl.DataFrame) -> pl.DataFrame:
     return of_steps.with_columns(joint=pl.col("joint") + (last & pl.all_horizontal(again)).fill_null(value=False))
 
 
+def _without_uncut_bursts(own: JointSteps) -> Integers:
+    """Return the steps of bursts, -1 also for those that hold a whole step before the one that they end with: no gap
+    parted what their pair sent in these steps, so they end none."""
+    bursts = _bursts_in_steps(own)
+    ends = bursts.group_by("job", "step").agg(pl.col("end_ns").max()).sort("job", "step")
+    whole_step_before = ends.select("job", "step", since_ns=pl.col("end_ns").shift(2).over("job"))
+    uncut = bursts.join(whole_step_before, on=["job", "step"]).filter(pl.col("start_ns") < pl.col("since_ns"))
+    steps = own.steps.copy()
+    steps[uncut["burst"].to_numpy()] = -1
+    return steps
+
+
 def _bursts_in_steps(found: JointSteps) -> pl.DataFrame:
-    """Return the bursts that are part of a step: `burst`, `job` (a number), `step`, `end_ns`, `bytes`."""
+    """Return the bursts that are part of a step: `burst`, `job` (a number), `step`, `start_ns`, `end_ns`, `bytes`."""
     jobs = nic_pairs.pairs_of(found.flows, ["job_id"])["job_id"].rank("dense").to_numpy()
     return (
-        found.taken.table.select("end_ns", "bytes", job=jobs[found.places], step=found.steps)
+        found.taken.table.select("start_ns", "end_ns", "bytes", job=jobs[found.places], step=found.steps)
         .with_row_index("burst")
         .filter(pl.col("step") >= 0)
     )

@@ -629,3 +629,16 @@ def test_the_last_step_has_a_number_though_joint_steps_end_in_its_middle(*, last
     numbered = gradient_ends.steps_ended_by(joint, pairs, DEFAULT, last_run=last_run).numbered
     ended = numbered.group_by("step").agg(pl.col("flow_end_ns").max()).sort("step")["flow_end_ns"] - WINDOW.start_ns
     assert (ended // MS).to_list()[-2:] == ([19_000, 20_000] if last_run else [18_000, 20_000])
+
+
+def test_a_pair_that_no_gap_cuts_between_steps_ends_none() -> None:
+    """Twelve steps, a checkpoint of 5 s, twelve steps. Pair ca sends throughout them, at uneven distances."""
+    begins = [*every(1000, count=12), *every(1000, count=12, start=17_000)]
+    draw = random.Random(3)
+    at = accumulate((min(draw.expovariate(1 / 20), 60) for _ in range(3_000)), initial=0)
+    sent = messages("c", "a", [after for after in at if not 11_890 < after < 17_000 and after < 28_890], MB)
+    table = flows(ring("ab", [begin + 800 for begin in begins]), sent)
+    ended = ended_by(table, table.select("src_addr", "dst_addr").unique())
+    spans = ended.group_by("step").agg(pl.col("flow_end_ns").max() - pl.col("flow_start_ns").min()).sort("step")
+    assert spans.height == 24
+    assert spans["flow_end_ns"].max() < 2_000 * MS
