@@ -27,6 +27,16 @@ MAJORITY = 0.5
 EVEN_ODDS = 0.5
 """Confidence where there are two readings and nothing tells which is right: no number that was tuned."""
 
+SURE = 0.9
+"""Confidence from which a reading is said without the others: nine times in ten it is right."""
+
+LEAST_VOTERS = 3
+"""Members of which one can be the odd one, for the others outvote it: of two, either may be. No number that was tuned.
+"""
+
+LEAST_RECURRENCES = 3
+"""Times that something must come to come again and again: two equal distances between three hardly arise by chance."""
+
 THOUSANDFOLD_NATS = 7.0
 """Nats by which one reading is a thousand times as likely as another, which then counts no more."""
 

@@ -23,13 +23,10 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics import binomial
-from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats
+from llmprism_tasks.numerics.robust import EVEN_ODDS, MAJORITY, SURE, Flags, Floats
 from llmprism_tasks.stages.liveness.last_exchange import CLOCK_ERROR_NS, Absence, absences
 from llmprism_tasks.stages.liveness.progress.step_progress import StepProgress
 from llmprism_tasks.stages.step_division.periodicity import PAIR
-
-SURE = 0.9
-"""Probability from which on a host is named."""
 
 STRONG = 1 / (1 - SURE)
 """Factor of evidence that makes sure what was as likely as not before."""
@@ -37,7 +34,7 @@ STRONG = 1 / (1 - SURE)
 LEAST_CHANCE = 0.05
 """Probability from which on a host is a candidate."""
 
-WAITS, EVEN = 0.5, 0.5
+WAITS = EVEN_ODDS
 """Probability that senders wait until their receivers are there: some transports do, others fill buffers. If they do,
 either end of a message that was not sent may have stopped."""
 
@@ -169,8 +166,8 @@ def _first_due(
     # A host that only seems to owe something, for records were lost, counts as due after all others.
     before[:, : due.height] += due["lost"].to_numpy() * (1 - before[:, : due.height])
     awaited, hosts = _awaited(due, absent), slice(due.height)
-    before[hosts, hosts] = np.where(awaited, np.maximum(before[hosts, hosts], EVEN), before[hosts, hosts])
-    before[hosts, hosts] = np.where(awaited.T, np.minimum(before[hosts, hosts], EVEN), before[hosts, hosts])
+    before[hosts, hosts] = np.where(awaited, np.maximum(before[hosts, hosts], EVEN_ODDS), before[hosts, hosts])
+    before[hosts, hosts] = np.where(awaited.T, np.minimum(before[hosts, hosts], EVEN_ODDS), before[hosts, hosts])
     weights = np.log(where.lost / 2 + (1 - where.lost) * before)
     np.fill_diagonal(weights, 0)
     log_chances = weights.sum(axis=1)
@@ -240,8 +237,8 @@ def _with_receivers(due: pl.DataFrame, chances: Floats, nics: pl.DataFrame) -> d
         _chances_to_be_before(at_ns, noise_ns, seen.cast(pl.Float64).fill_null(never).to_numpy(), CLOCK_ERROR_NS)
         for seen in times
     )
-    senders = chances * (1 - WAITS + WAITS * EVEN * (1 - heard))
-    passed_on = chances * WAITS * EVEN * (1 - receiver_sent) * (1 - receiver_heard)
+    senders = chances * (1 - WAITS + WAITS * EVEN_ODDS * (1 - heard))
+    passed_on = chances * WAITS * EVEN_ODDS * (1 - receiver_sent) * (1 - receiver_heard)
     stopped = {host: float(chance) for host, chance in zip(due["host"], senders, strict=True)}
     for host, receiver, chance in zip(due["host"], receivers["host"], passed_on, strict=True):
         if receiver is not None and receiver != host:

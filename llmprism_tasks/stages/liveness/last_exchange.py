@@ -16,15 +16,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from llmprism_tasks.numerics.robust import LEAST_VOTERS
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.traffic.clusters import connected_nics
 from llmprism_tasks.stages.traffic.opposite import opposite
 
 CLOCK_ERROR_NS = 1_000_000
 """Largest difference between the clocks of two switches."""
-
-LEAST_HOSTS = 3
-"""Hosts of a ring whose order can tell: of two, one is always first."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,7 @@ def _rings(pairs: pl.DataFrame, hosts: Mapping[str, str]) -> Iterator[pl.DataFra
     )
     whole = placed.join(clusters.filter("ring", ~pl.col("inside")), on="cluster", maintain_order="left")
     for _, ring in whole.group_by("places", maintain_order=True):
-        if ring["src_host"].n_unique() >= LEAST_HOSTS and ring["owes"].any() and ring["last_ns"].count():
+        if ring["src_host"].n_unique() >= LEAST_VOTERS and ring["owes"].any() and ring["last_ns"].count():
             yield ring
 
 

@@ -17,9 +17,8 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.numerics.robust import MAJORITY
+from llmprism_tasks.numerics.robust import MAJORITY, SURE
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.liveness.first_stopped import SURE
 from llmprism_tasks.stages.liveness.foreign import LONGER_BY_STEPS, foreign_pairs
 from llmprism_tasks.stages.liveness.progress.step_progress import LEAST_STEPS_NS, StepProgress, step_progress_at
 from llmprism_tasks.stages.liveness.quiet_times import (

@@ -12,7 +12,7 @@ import polars as pl
 
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.numerics.robust import MAJORITY
+from llmprism_tasks.numerics.robust import MAJORITY, SURE
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.layout.job_layout import DEGREES, job_layouts
@@ -27,9 +27,6 @@ from llmprism_tasks.stages.traffic.index import JobTraffic, TrafficIndex
 JOB_PAIR = ["job_id", *periodicity.PAIR]
 RATIO_DIGITS = 6
 """Digits of a ratio that say something."""
-
-SURE = 0.9
-"""Confidence from which a window's layout needs no look at the one before."""
 
 LAYOUT = (*DEGREES, "sharded", "micro_batches", "gradient_bytes", "activation_bytes", "confidence")
 KIND = ("kind", "distinct_sizes", "confidence")

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics.max_subarray import best_runs
-from llmprism_tasks.numerics.robust import MAJORITY, Integers, sigma, sigma_about_zero
+from llmprism_tasks.numerics.robust import LEAST_VOTERS, MAJORITY, Integers, sigma, sigma_about_zero
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.held_up import held_up
 from llmprism_tasks.stages.diagnosis.compute.later_work import at_first
@@ -22,7 +22,6 @@ from llmprism_tasks.stages.diagnosis.evidence import (
     candidate_columns,
     slowdown,
 )
-from llmprism_tasks.stages.diagnosis.own_work.own_work import LEAST_VOTERS
 from llmprism_tasks.stages.diagnosis.step_times.job_slowdown import is_delay_felt
 from llmprism_tasks.stages.diagnosis.step_times.work_spread import OUTLYING_SIGMAS, spread_of_work
 from llmprism_tasks.stages.timeline.placement import NIC

@@ -7,16 +7,13 @@ from dataclasses import dataclass
 import polars as pl
 
 from llmprism_tasks.stages.diagnosis.cost.step_graph import MESSAGE, ROUND, WORK, StepGraph
+from llmprism_tasks.stages.diagnosis.step_times.duration_model import WORTH_A_ROW
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.timeline.breakdown import Account
 
 COMPUTE_KINDS = ("slow_compute", "straggler", "pipeline_imbalance")
 """Kinds of fault that lengthen a subject's own work; all other kinds lengthen the transfers that it carries."""
 
-
-PAUSE_RATIO = 0.25
-"""Ratio of a member's usual time to its first round by which every member must be later for the step to contain a pause
-of the whole job. A checkpoint worth a diagnosis lengthens its step by as much."""
 
 CODE_RADIX = 2**20
 """Above the number of stages, of an exchange's bits and of a step's gaps."""
@@ -90,7 +87,8 @@ def _job_pause_ns() -> pl.Expr:
     """Return how long the whole job pauses in a step, ns; repairing one member does not shorten it."""
     soonest = pl.col("first_ns").min().over("kind", "place", "step_index")
     usual = soonest.filter(~pl.col("past")).median().over("kind", "place")
-    return pl.when(soonest > (1 + PAUSE_RATIO) * usual).then(soonest - usual).otherwise(0).fill_null(0)
+    # A checkpoint that is worth a row makes every member as late.
+    return pl.when(soonest > (1 + WORTH_A_ROW) * usual).then(soonest - usual).otherwise(0).fill_null(0)
 
 
 def _with_healthy_durations(marked: pl.DataFrame) -> pl.DataFrame:

@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 
+from llmprism_tasks.numerics.robust import SURE
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.network.best_pace import became_slow, verdicts
@@ -30,9 +31,6 @@ from llmprism_tasks.stages.diagnosis.network.localisation import (
 from llmprism_tasks.stages.traffic.nic_pairs import PAIR
 
 Row = dict[str, Any]
-
-LATENT_PROBABILITY = 0.9
-"""Probability from which a NIC is named that costs nothing yet: there is no hurry, so more than elsewhere."""
 
 SHARED_NIC_RATIO = 0.1
 """Ratio of the bytes of others to those of the job from which a NIC may be slow because it is shared."""
@@ -59,7 +57,7 @@ def _latent_rows(job_id: str, hops: pl.DataFrame, evidence: Evidence, settings: 
     for culprit in suspect(hops, settings).culprits.iter_rows(named=True):
         of_nic = culprit["device_type"] == "addr"
         slow = hops[culprit["hops"]]
-        sure = certainty(culprit) >= LATENT_PROBABILITY
+        sure = certainty(culprit) >= SURE
         if culprit["device_type"] in ONE_DIRECTION or (of_nic and not sure) or len(culprit["candidates"]) > MOST_NAMED:
             continue
         if (
@@ -129,7 +127,7 @@ def _row(job_id: str, culprit: Row, slow: pl.DataFrame) -> Row:
         for times, whose in zip(slow.select(far).row(0), ("of its peers", "that it took before"), strict=True)
         if times is not None
     ]
-    which = "" if certainty(culprit) >= LATENT_PROBABILITY else f" The slow one may be any of {listed(culprit)}."
+    which = "" if certainty(culprit) >= SURE else f" The slow one may be any of {listed(culprit)}."
     return {
         "job_id": job_id,
         "kind": "latent",

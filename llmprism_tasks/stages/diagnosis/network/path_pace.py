@@ -30,10 +30,6 @@ reduces gradients in the other, at different times of a step."""
 OTHER_WAY = ", the other way"
 """What the name of a ring's unit ends with, of hops that go around it otherwise than its first ones."""
 
-LEAST_SHOWN_BY_RECORDS = 0.5
-"""Share of the logarithm of the ratio by which a ring is slower that records must show. Where they show less, its slow
-hop sends in bursts: a ring of a quarter of its pace whose records are at more than half of it has pauses within."""
-
 HOP_ON_PATH = [*HOP, "path"]
 """Queue pairs of a hop are hashed to different spines; each path has its own pace."""
 
@@ -229,7 +225,7 @@ def _rings_in_bursts(shown: pl.DataFrame, whole: pl.DataFrame, settings: Diagnos
     of_whole = _slowdown_ratios(whole, settings).group_by(RING).agg(of_whole=lasting)
     # Pauses vary more than paces, so a ring must be slower by as much as a device that costs no time.
     far = pl.col("of_whole").log() >= math.log(settings.latent_rate)
-    unseen = (pl.col("of_records").log() < LEAST_SHOWN_BY_RECORDS * pl.col("of_whole").log()).fill_null(value=True)
+    unseen = (pl.col("of_records").log() < MAJORITY * pl.col("of_whole").log()).fill_null(value=True)
     return of_records.join(of_whole, on=RING, how="right").filter(far, unseen).select(RING)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.numerics.robust import MAJORITY
+from llmprism_tasks.numerics.robust import LEAST_VOTERS, MAJORITY
 from llmprism_tasks.stages.diagnosis.own_work.compute_gaps import EARLY_BURST, compute_gap_work
 from llmprism_tasks.stages.diagnosis.own_work.first_forward import first_forward_work
 from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import carried
@@ -28,9 +28,6 @@ EXCHANGING = ("ep", "cp")
 PEER_COLUMNS = ["job_id", "component", "step_index", "last_stage", "entered"]
 """Columns that are equal for peers in a step. The last stage's measured time includes the backward pass, and that of
 who was not seen to wait for an input all that comes before its first output."""
-
-LEAST_VOTERS = 3
-"""Number of members from which the others outvote one."""
 
 
 def own_work(

@@ -18,18 +18,16 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics.intervals import end_of_earlier
-from llmprism_tasks.numerics.robust import EVEN_ODDS, MAJORITY, sigma
+from llmprism_tasks.numerics.robust import EVEN_ODDS, LEAST_RECURRENCES, MAJORITY, sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
 from llmprism_tasks.stages.diagnosis.pauses.habit import SLOW_STORAGE_RATIO
+from llmprism_tasks.stages.diagnosis.step_times.duration_model import WORTH_A_ROW
 
-CHECKPOINT_EXCESS = 0.25
-"""Ratio of the usual step by which a step with a checkpoint must be longer; the jitter of a whole job is less."""
 PAUSE_BEGINS_WITHIN = 0.25
 """Share of the usual step within which the pause must begin after the step before; parameters may be gathered first."""
-LEAST_STALLS, LEAST_PERIODIC = 2, 3
-"""Pauses needed if writes to storage or their equal length confirm them, and if only their interval does: two equal
-intervals by chance are not rare."""
+LEAST_STALLS = 2
+"""Pauses needed if writes to storage or their equal length confirm them, not only their interval."""
 MISSED_PAUSES = 2
 """Distances between pauses that a job must have run without one before the first, if it began to pause only then: one
 of a habit may have been missed."""
@@ -149,7 +147,7 @@ def _mark_longer_steps(history: pl.DataFrame, settings: DiagnosisSettings) -> pl
     )
     deviation = sigma(pl.col("length")).over("job_id")
     noise = pl.max_horizontal(deviation, settings.least_noise * pl.col("usual_ns"))
-    margin = pl.max_horizontal(settings.sigmas * pl.col("noise_ns"), CHECKPOINT_EXCESS * pl.col("usual_ns"))
+    margin = pl.max_horizontal(settings.sigmas * pl.col("noise_ns"), WORTH_A_ROW * pl.col("usual_ns"))
     return steps.with_columns(noise_ns=noise).with_columns(longer=pl.col("excess_ns") > margin)
 
 
@@ -225,5 +223,5 @@ def _is_periodic(steps: pl.DataFrame, pauses: pl.DataFrame) -> bool:
     """
     every = np.diff(pauses["index"].to_numpy())
     alike = np.ptp(pauses["excess_ns"].to_numpy()) <= steps["noise_ns"][0]
-    enough = pauses.height >= (LEAST_STALLS if alike else LEAST_PERIODIC)
+    enough = pauses.height >= (LEAST_STALLS if alike else LEAST_RECURRENCES)
     return bool(enough and every.min() > 1 and np.ptp(every) == 0 and steps.height > every[0])

@@ -19,6 +19,9 @@ SLOW_STORAGE_RATIO = 2.0
 """Ratio of a pause to the usual one from which storage has become slow: at half its rate. The longest of a healthy
 job's checkpoints took 1.6 times the shortest."""
 
+SAME_WORK_RATIO = 0.1
+"""Ratio by which two pauses may differ in length, or two pairs in their bytes of a step, to be the same work."""
+
 USUAL_QUANTILE = 0.75
 """Quantile of a job's pauses up to which they are usual: a job may pause for several reasons, for a different time
 each, and one pause in four may be a fault's."""

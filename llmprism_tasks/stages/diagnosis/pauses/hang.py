@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import EVEN_ODDS
+from llmprism_tasks.numerics.robust import EVEN_ODDS, SURE
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, candidate_columns, shares
-from llmprism_tasks.stages.liveness.first_stopped import LEAST_CHANCE, SURE, FirstStopped, find_first_stopped
+from llmprism_tasks.stages.liveness.first_stopped import LEAST_CHANCE, FirstStopped, find_first_stopped
 from llmprism_tasks.stages.liveness.overdue import Silence
 
 READINGS = {"together": "all together, as when a job is killed"}

@@ -11,13 +11,9 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from llmprism_tasks.numerics.robust import LEAST_VOTERS
+from llmprism_tasks.stages.diagnosis.pauses.habit import SAME_WORK_RATIO
 from llmprism_tasks.stages.step_division.periodicity import PAIR
-
-SAME_WORK_RATIO = 0.1
-"""Ratio by which two pairs' bytes in a step may differ if the pairs do the same work."""
-
-LEAST_RAILS = 3
-"""Least pairs of two hosts of which one can be odd: of two, either may be."""
 
 
 def odd_nic(sent: pl.DataFrame, hosts: Mapping[str, str]) -> str | None:
@@ -33,7 +29,7 @@ def odd_nic(sent: pl.DataFrame, hosts: Mapping[str, str]) -> str | None:
     placed = sent.with_columns(between).drop_nulls(places)
     alike = placed.filter((pl.col("usual") / pl.col("usual").median().over(places) - 1).abs() <= SAME_WORK_RATIO)
     lacks = alike.filter(
-        pl.len().over(places) >= LEAST_RAILS,
+        pl.len().over(places) >= LEAST_VOTERS,
         pl.col("sent") < (1 - SAME_WORK_RATIO) * pl.col("sent").median().over(places),
     )
     common = set.intersection(*({*pair} for pair in lacks.select(PAIR).iter_rows())) if lacks.height > 1 else set()

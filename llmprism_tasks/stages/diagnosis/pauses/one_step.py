@@ -22,7 +22,13 @@ from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, a
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.network.devices import NAMED_ALONE
 from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES
-from llmprism_tasks.stages.diagnosis.pauses.habit import SLOW_STORAGE_RATIO, is_habit, is_slow_to_save, pauses_of_steps
+from llmprism_tasks.stages.diagnosis.pauses.habit import (
+    SAME_WORK_RATIO,
+    SLOW_STORAGE_RATIO,
+    is_habit,
+    is_slow_to_save,
+    pauses_of_steps,
+)
 from llmprism_tasks.stages.diagnosis.pauses.held_transfers import held_nics
 from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped_in_step
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
@@ -36,9 +42,6 @@ Row = dict[str, Any]
 
 USUAL_SHARE = 0.2
 """Share of a job's steps from which on slow ones are no single steps: they are how the job works."""
-
-SAME_WORK_RATIO = 0.1
-"""Ratio by which two pauses may differ in length to be the same work, such as an evaluation after so many steps."""
 
 REPEATED_WORK = 2
 """Slow steps that are one work done twice if they are alike; more of them also come after equal numbers of steps."""

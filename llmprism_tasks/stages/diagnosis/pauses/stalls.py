@@ -17,16 +17,13 @@ from llmprism_tasks.stages.diagnosis.compute.later_work import late_at_first, la
 from llmprism_tasks.stages.diagnosis.compute.slow_compute import slow_nics
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
 from llmprism_tasks.stages.diagnosis.step_times.job_slowdown import is_delay_felt
+from llmprism_tasks.stages.diagnosis.step_times.slow_run import NOW_AND_THEN_QUANTILE
 from llmprism_tasks.stages.diagnosis.step_times.work_spread import OUTLYING_SIGMAS, spread_of_work
 from llmprism_tasks.stages.timeline.placement import NIC
 
 JOB = "job_id"
 
 WORK_COLUMNS = ["own_ns", "first_ns", "first_excess", "behind_ns", "later_ns", "later_excess", "last_stage"]
-
-USUAL_LATENESS = 0.9
-"""Quantile of the other steps up to which a rank is as late now and then because of its samples; and share of the
-stalls that must be later than that."""
 
 STALLS_BY_CHANCE = 0.01
 """Probability below which it is no chance that one host has so many of the stalls, if every host is equally likely."""
@@ -207,7 +204,10 @@ def _has_longer_steps(steps: pl.DataFrame, settings: DiagnosisSettings, *, one_h
 
 def apart(stalls: pl.DataFrame, others: pl.DataFrame) -> bool:
     """Return whether the stalls differ from the tail of ordinary delays: twice as late as other steps ever are."""
-    least, usual = stalls["late_ns"].quantile(1 - USUAL_LATENESS), others["late_ns"].quantile(USUAL_LATENESS)
+    least, usual = (
+        stalls["late_ns"].quantile(1 - NOW_AND_THEN_QUANTILE),
+        others["late_ns"].quantile(NOW_AND_THEN_QUANTILE),
+    )
     return float(usual) <= MAJORITY * float(least)  # type: ignore[arg-type]
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.numerics.robust import MAJORITY
+from llmprism_tasks.numerics.robust import MAJORITY, SURE
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence, candidate_columns, shares
 from llmprism_tasks.stages.diagnosis.pauses.odd_rail import odd_nic
-from llmprism_tasks.stages.liveness.first_stopped import SURE, find_first_stopped
+from llmprism_tasks.stages.liveness.first_stopped import find_first_stopped
 from llmprism_tasks.stages.liveness.last_exchange import absences
 from llmprism_tasks.stages.liveness.progress.step_progress import step_progress_at
 from llmprism_tasks.stages.traffic import nic_pairs

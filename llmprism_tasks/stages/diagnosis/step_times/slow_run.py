@@ -14,8 +14,9 @@ from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
 from llmprism_tasks.stages.diagnosis.step_times.workload import without_heavier
 
-USUAL_QUANTILE = 0.9
-"""Quantile of the other steps up to which a job is as slow now and then, without a fault."""
+NOW_AND_THEN_QUANTILE = 0.9
+"""Quantile of the other steps up to which a job is as slow, or a rank as late, now and then, without a fault: because
+of its samples. What is a fault must be beyond it nearly always, in as great a share of its steps."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -49,7 +50,7 @@ def _slow_run_row(
         return None
     run, since = excess[first : last + 1], _run_begin(excess > settings.least_effect, first, settings)
     others = np.delete(excess, np.arange(since, last + 1))
-    if since < settings.least_steps or np.median(run) <= np.quantile(others, USUAL_QUANTILE):
+    if since < settings.least_steps or np.median(run) <= np.quantile(others, NOW_AND_THEN_QUANTILE):
         return None
     # A job that drifts by itself is not news when it does, so what steps vary outside the run counts. Within it they
     # may vary, as for a rank with a share of a core, as long as most slow ones are slower than any by chance.

@@ -14,12 +14,12 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.numerics.intervals import end_of_earlier
-from llmprism_tasks.numerics.robust import MAJORITY
+from llmprism_tasks.numerics.robust import LEAST_RECURRENCES, MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.foreign import CHATTER_BYTES, MOST_FOREIGN_PAIRS
 from llmprism_tasks.stages.liveness.progress.next_send import moments_of_pairs, next_sends, share_of_lost
 from llmprism_tasks.stages.liveness.progress.turn import in_turn
-from llmprism_tasks.stages.liveness.progress.usual_pause import PAUSE_SHARE, is_at_usual_pause
+from llmprism_tasks.stages.liveness.progress.usual_pause import is_at_usual_pause
 from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.step_division.division import Division, divide
 from llmprism_tasks.stages.step_division.periodicity import PAIR
@@ -38,8 +38,6 @@ LOST_RECORDS = 0.25
 four tensor-parallel ranks sends. Ranks in lock step have either all sent, or none has."""
 UNFINISHED_SHARES = (0.25, 0.5, 0.75, 1.0)
 """Steps that are left out before the silence if the unfinished step spoils the others; each is tried in turn."""
-PERIODS_SHOWN = 3
-"""Steps that show a period, and present steps for which another one must have been seen."""
 SAME_RHYTHM = 2**0.5
 """Largest factor between two periods of one rhythm. If micro-batches are mistaken for steps, a step is at least two of
 them long, so the period is off by a factor of two or more."""
@@ -142,7 +140,7 @@ def _whole_steps(endpoints: pl.DataFrame, bulk: pl.DataFrame, settings: Settings
         .agg(
             pl.col("bytes").sum(),
             pl.col("end_ns").max(),
-            missing=nics - pl.len() + (part < PAUSE_SHARE).sum(),
+            missing=nics - pl.len() + (part < MAJORITY).sum(),
             uneven=_unevenness(part),
         )
         .sort("step")
@@ -192,7 +190,7 @@ def _division_of_whole_steps(bulk: pl.DataFrame, silent_ns: int, settings: Setti
         return divide(bulk.filter(pl.col("flow_end_ns") <= end_ns), moment, settings)
 
     whole, earlier = steps_until(silent_ns), steps_until(silent_ns - settings.window.length_ns)
-    if earlier is None or earlier.job_steps.height < PERIODS_SHOWN:
+    if earlier is None or earlier.job_steps.height < LEAST_RECURRENCES:
         return None if whole is None else (whole, True)
     before_ns = _period_ns(earlier)
     for share in (0.0, *UNFINISHED_SHARES):
@@ -217,7 +215,7 @@ def _has_kept_period(division: Division, earlier: Division) -> bool:
     steps, such as the beginning of a job, does not show another period.
     """
     period_ns, before_ns, ends = _period_ns(division), _period_ns(earlier), earlier.job_steps["end_ns"]
-    if int(ends.max()) - int(ends.min()) < PERIODS_SHOWN * period_ns:  # type: ignore[arg-type]
+    if int(ends.max()) - int(ends.min()) < LEAST_RECURRENCES * period_ns:  # type: ignore[arg-type]
         return True
     return max(period_ns, before_ns) <= SAME_RHYTHM * min(period_ns, before_ns)
 
@@ -322,7 +320,7 @@ def _is_sent_after_each_step(begun: pl.DataFrame, steps: pl.DataFrame, settings:
     until = pl.max_horizontal(end_of_earlier("flow_end_ns").over("step"), "began_ns")
     gaps = steps.with_columns(gap=pl.col("flow_start_ns") - until)
     longest = gaps.group_by("step").agg(pl.col("gap").max())["gap"].median()
-    paused = (pl.col("gap") >= PAUSE_SHARE * pl.lit(longest)).cast(pl.Int64).cum_sum().over("step") > 0
+    paused = (pl.col("gap") >= MAJORITY * pl.lit(longest)).cast(pl.Int64).cum_sum().over("step") > 0
     after = gaps.with_columns(bytes=pl.when(paused).then(0).otherwise("bytes"))
     sent = pl.concat([after.select("step", "src_addr", "bytes"), begun.select("step", "src_addr", "bytes")])
     nics = sent.pivot(on="step", index="src_addr", values="bytes", aggregate_function="sum").fill_null(0)

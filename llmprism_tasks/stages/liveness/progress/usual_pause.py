@@ -11,9 +11,6 @@ import polars as pl
 from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.numerics.robust import MAJORITY
 
-PAUSE_SHARE = 0.5
-"""Share of a step's longest silence from which a silence ends what follows the step before."""
-
 
 def is_at_usual_pause(begun: pl.DataFrame, steps: pl.DataFrame, same_size: float) -> bool:
     """Return whether the unfinished step has as many bytes as most others have at a pause where a job may end.
@@ -45,7 +42,7 @@ def is_at_usual_pause(begun: pl.DataFrame, steps: pl.DataFrame, same_size: float
         .group_by("step", maintain_order=True)
         .last()
     )
-    is_pause = (pl.col("gap") >= PAUSE_SHARE * pl.col("longest")) | _go_on_together(there, steps)
+    is_pause = (pl.col("gap") >= MAJORITY * pl.col("longest")) | _go_on_together(there, steps)
     return 2 * there.filter(is_pause).height >= steps["step"].n_unique()
 
 

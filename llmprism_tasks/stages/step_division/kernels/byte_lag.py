@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
-from llmprism_tasks.numerics.robust import Floats, Integers
+from llmprism_tasks.numerics.robust import LEAST_RECURRENCES, Floats, Integers
 from llmprism_tasks.numerics.sorting import median, quantile
 from llmprism_tasks.stages.step_division.kernels.gap_segmentation import NEGLIGIBLE_BURST
 from llmprism_tasks.stages.step_division.kernels.regularity import (
@@ -36,8 +36,6 @@ RECURRENCE_DIP = 0.4
 """Difference at a lag over the mean difference at shorter ones, below which the series comes again. In training it is
 0.02 to 0.2, lost records included; of series that do not repeat it is 0.7 and more."""
 
-LEAST_PERIODS = 3
-"""How often a series must come again."""
 
 SILENCE_RATIO = 0.05
 """Ratio of the mean time from chunk to chunk below which a silence is none: queue pairs of one collective do not begin
@@ -146,7 +144,7 @@ def _difference_at(lag: int, levels: Floats, silences: Floats) -> float:
 def _recurrence_lag(look: Floats) -> tuple[float, float]:
     """Return the lag, in places, at which a series comes again, and the difference there; 0 if it does not."""
     levels, silences = look
-    longest = levels.size // LEAST_PERIODS
+    longest = levels.size // LEAST_RECURRENCES
     difference, total, within = np.ones(longest + 1), 0.0, False
     best = 0
     for lag in range(1, longest + 1):
@@ -260,12 +258,12 @@ def repeating_bytes(
     for s in range(offsets.size - 1):
         low, high = offsets[s], offsets[s + 1]
         size = high - low
-        if size <= LEAST_PERIODS * FEW_BURSTS:
+        if size <= LEAST_RECURRENCES * FEW_BURSTS:
             continue
         own_starts, own_ends, own_sizes = starts[low:high], ends[low:high], sizes[low:high]
         first, carried, gaps, along = _chunks(own_starts, own_ends, own_sizes)
         count = first.size
-        if count <= LEAST_PERIODS * FEW_BURSTS:
+        if count <= LEAST_RECURRENCES * FEW_BURSTS:
             continue
         moved, levels, silences = _logarithms(carried, gaps, along)
         look = _look_along_bytes(moved, levels, silences)

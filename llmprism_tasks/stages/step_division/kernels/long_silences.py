@@ -5,15 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from llmprism_tasks.numerics.jit import BOOLEAN, FLOAT64, INT64, INT64S, array, kernel, subroutine
-from llmprism_tasks.numerics.robust import Flags, Integers
-
-RECURRING_SILENCES = 3
-"""Silences that last alike from which on they are pauses, as for checkpoints."""
+from llmprism_tasks.numerics.robust import LEAST_RECURRENCES, Flags, Integers
 
 ALIKE_SILENCES = 0.25
-"""Ratio by which they may differ: the same data are written each time, and parts of time are coarse. A silence that is
-over may also be longer than another long one by as much as the shortest long silence lasts: an evaluation between two
-steps comes on top of the silence that each step has."""
+"""Ratio by which silences may differ that recur, as for checkpoints: the same data are written each time, and parts of
+time are coarse. A silence that is over may also be longer than another long one by as much as the shortest long silence
+lasts: an evaluation between two steps comes on top of the silence that each step has."""
 
 LONGEST_PAUSE = 2
 """Times the shortest long silence from which on one is no pause where nothing else can tell: a job that crashes again
@@ -212,7 +209,7 @@ def _last_long_silence(
             under_way, alike = resumes[i] == now[row] and table[row, resumes[i]] < 0, 0
             for other in range(count):
                 alike += _is_like(silent[i], silent[other], least, under_way) and not anew[row, resumes[other]]
-            if alike >= RECURRING_SILENCES and not anew[row, resumes[i]]:
+            if alike >= LEAST_RECURRENCES and not anew[row, resumes[i]]:
                 paused[row] = True
             else:
                 found[row] = resumes[i]

@@ -10,9 +10,9 @@ import pytest
 from handmade import MS, WINDOW
 from job_evidence import DEFAULT, working
 
+from llmprism_tasks.numerics.robust import SURE
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, PAUSES_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.pauses import between_steps
-from llmprism_tasks.stages.liveness.first_stopped import SURE
 from llmprism_tasks.stages.liveness.overdue import Silence
 from llmprism_tasks.stages.liveness.progress.step_progress import StepProgress
 from llmprism_tasks.stages.liveness.quiet_times import Gap

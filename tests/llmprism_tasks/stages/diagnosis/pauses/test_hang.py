@@ -12,10 +12,9 @@ from handmade import MS, WINDOW
 from job_evidence import DEFAULT, working
 from polars.testing import assert_frame_equal
 
-from llmprism_tasks.numerics.robust import EVEN_ODDS
+from llmprism_tasks.numerics.robust import EVEN_ODDS, SURE
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.pauses import hang
-from llmprism_tasks.stages.liveness.first_stopped import SURE
 from llmprism_tasks.stages.liveness.overdue import Silence
 from llmprism_tasks.stages.liveness.progress.step_progress import StepProgress
 from llmprism_tasks.stages.liveness.quiet_times import Gap

@@ -5,7 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from llmprism_tasks.stages.liveness.progress.usual_pause import PAUSE_SHARE, is_at_usual_pause
+from llmprism_tasks.numerics.robust import MAJORITY
+from llmprism_tasks.stages.liveness.progress.usual_pause import is_at_usual_pause
 
 MS = 1_000_000
 STEP_MS = 1000
@@ -59,7 +60,7 @@ def test_all_go_on_together_where_the_last_is_back_within_half_the_pause(late_ms
 @pytest.mark.parametrize(("pause_ms", "ends"), [(380, True), (340, False)])
 def test_a_turn_of_one_stage_is_a_pause_if_it_lasts_half_as_long_as_the_longest(pause_ms, ends):
     longest_ms = 720
-    assert (pause_ms / longest_ms >= PAUSE_SHARE) == ends
+    assert (pause_ms / longest_ms >= MAJORITY) == ends
     turns = [("a", 0), ("b", 10 + pause_ms), ("a", 20 + pause_ms + longest_ms)]
     assert is_at_usual_pause(begun(1), sends(turns), SAME_SIZE) == ends
 

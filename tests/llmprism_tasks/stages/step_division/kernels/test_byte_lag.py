@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from llmprism_tasks.stages.step_division.kernels.byte_lag import LEAST_PERIODS, repeating_bytes
+from llmprism_tasks.numerics.robust import LEAST_RECURRENCES
+from llmprism_tasks.stages.step_division.kernels.byte_lag import repeating_bytes
 
 MS = 1_000_000
 T0 = 1_760_000_000_000_000_000  # a real epoch time: differences of such numbers must not pass through floats
@@ -64,7 +65,7 @@ def test_what_a_collector_lost_does_not_move_the_steps() -> None:
     assert max(lengths) <= 40
 
 
-@pytest.mark.parametrize(("steps", "found"), [(LEAST_PERIODS + 1, True), (LEAST_PERIODS - 1, False)])
+@pytest.mark.parametrize(("steps", "found"), [(LEAST_RECURRENCES + 1, True), (LEAST_RECURRENCES - 1, False)])
 def test_few_steps_are_not_told(steps: int, found: bool) -> None:
     assert bool(find(sharded(steps))[1]) is found
 
