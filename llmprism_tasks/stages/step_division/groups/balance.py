@@ -35,11 +35,9 @@ ANSWERED_BYTES = 0.2
 """Ratio of a link's bytes in all that its directions may differ by: of a copy and of a ring that goes around one way
 all is one-sided."""
 
-EMPTYING = 0.5
-"""Ratio of what is missing on all links where a pipeline is empty from which on it is being drained, or filled."""
-
 NEARLY_EMPTY = 0.9
-"""The same from which on it is empty, but for messages that the cuts are next to."""
+"""Ratio of what is missing on all links where a pipeline is empty from which on it is, but for messages that the cuts
+are next to. From half of it on, it is being drained or filled."""
 
 
 ALIKE_BYTES = 0.5
@@ -125,10 +123,13 @@ def ends_of_steps(each: Floats, back: Integers) -> Integers:
         return np.zeros(0, np.int64)
     under_way = np.cumsum(net, axis=1)
     under_way -= np.median(under_way, axis=1, keepdims=True)
-    # Which way is forward nobody knows; but a pipeline is full for longer than it is empty.
-    missing = np.sign(under_way.mean(axis=1, keepdims=True)) * under_way / typical
+    # Which way is forward nobody knows. But where gradients go over other pairs, the pipeline is emptied before them;
+    # and in 1F1B, though not in GPipe, it is full for longer than it is empty.
+    others = each[back < 0].sum(axis=0)
+    weights = others if others.sum() >= MAIN_LINK_BYTES * both.sum(axis=1).max() else np.ones(each.shape[1])
+    missing = np.sign((weights * under_way).sum(axis=1, keepdims=True)) * under_way / typical
     missing = np.maximum(missing, 0.0).sum(axis=0)
-    emptying = missing >= EMPTYING * missing.max(initial=0.0)
+    emptying = missing >= MAJORITY * missing.max(initial=0.0)
     begins = np.flatnonzero(np.diff(np.concatenate([[False], emptying, [False]]).astype(np.int8)))
     phases = [(low, missing[low:high]) for low, high in begins.reshape(-1, 2)]
     empty = NEARLY_EMPTY * float(np.median([phase.max() for _, phase in phases]))

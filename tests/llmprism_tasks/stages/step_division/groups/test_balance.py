@@ -140,6 +140,15 @@ def test_gradients_after_the_last_micro_batch_are_of_the_step() -> None:
     assert balance.ends_of_steps(each, np.append(BACK, -1)).tolist() == [10, 21, 32, 43]
 
 
+@pytest.mark.parametrize(("gradients", "ends"), [(1.0, [10, 21, 32, 43]), (0.3, [3, 14, 25, 36])])
+def test_a_pipeline_that_is_seldom_full_is_emptied_before_its_gradients(gradients: float, ends: list[int]) -> None:
+    """GPipe: four micro-batches go there, four come back, then three buckets of gradients go round. Of less than a
+    tenth of the link's bytes nobody knows that it is gradients."""
+    there, back, ring = [1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0], [0] * 8 + [1, 1, 1]
+    each = np.tile(np.array([there, back, ring], dtype=float), 4) * np.array([[1], [1], [gradients * 8 / 30]])
+    assert balance.ends_of_steps(each, np.array([1, 0, -1])).tolist() == ends
+
+
 @pytest.mark.parametrize(("share", "ends"), [(0.4, [9, 19, 29, 39]), (0.95, [4, 9, 19, 29, 39])])
 def test_a_pipeline_that_is_half_empty_for_a_moment_is_not_drained(share: float, ends: list[int]) -> None:
     """So much of what is under way comes back in the middle of the first step, and as much is sent again; nearly all
