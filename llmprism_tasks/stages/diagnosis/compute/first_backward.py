@@ -3,7 +3,9 @@
 A stage that receives its first gradient of a step is idle, and the stage before it waits for the gradient that this
 stage computes from it. This holds in 1F1B and in GPipe. So the time until that gradient leaves is one backward pass,
 and contains no waiting. The first stage sends no gradient. In 1F1B it next sends an activation, after one backward and
-one forward pass; the activation leaves later if its receiver is busy for longer.
+one forward pass; the activation leaves later if its receiver is busy for longer. Its gradient comes back in the same
+step. If none comes any more, all micro-batches were sent before, and the activation is of the next step: it waited for
+the optimizer.
 """
 
 from __future__ import annotations
@@ -52,9 +54,10 @@ def first_backward_times(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.Da
     )
     starts, ends = (flows[name].to_numpy() for name in nic_pairs.TIMES[:2])
     bounds = spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy()
-    replies = first_reply.first_replies(
-        starts, ends, came, left, bounds, np.append(first, spans.height).astype(np.int64)
-    )
+    first_stage = nics.join(stages.filter(pp_stage=0), on=NIC, how="left", maintain_order="left")["pp_stage"]
+    returns = first_stage.is_not_null().cast(pl.Int64).to_numpy()
+    offsets = np.append(first, spans.height).astype(np.int64)
+    replies = first_reply.first_replies(starts, ends, came, left, returns, bounds, offsets)
     answer_ns = np.empty_like(replies)
     answer_ns[spans["row"].to_numpy()] = replies
     return pl.Series("answer_ns", answer_ns).replace(first_reply.NO_REPLY, None)

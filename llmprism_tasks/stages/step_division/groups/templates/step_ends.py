@@ -12,6 +12,10 @@ backward pass of the last layers, and between the reductions and the next gather
 parameters. So the step ends at the shorter of these two silences. Gathers and reductions are told apart where they go
 over different pairs, as those of Gloo go around a ring in opposite directions.
 
+Where parameters are sharded inside groups of hosts (HSDP), gradients have pairs of their own: those among the groups,
+which pause once in each step, beside shards that are gathered throughout it. Then the bytes of these alone are waited
+for, few as they are.
+
 Pipelines are not asked: their stages end a step one after another, and activations and gradients mirror each other.
 """
 

@@ -127,6 +127,16 @@ def test_pairs_with_few_of_a_senders_bytes_end_no_step(share: float, *, counts: 
     assert np.exp(wait[0]) == pytest.approx(160 - 65 if counts else 125 - 65)
 
 
+def test_where_less_than_half_of_a_step_is_left_nobody_knows_when_the_rest_of_it_comes() -> None:
+    """The data end after ten steps of 100, with what is sent at 0, 10, 20 and 30 of each."""
+    times = np.array([step + at for step in range(0, 1000, 100) for at in (0, 10, 20, 30)])
+    at = np.array([20, 38, 39])
+    records = np.zeros(times.size, np.int64), times, np.full(times.size, 100)
+    waits = step_ends.waits(records, np.array([0]), at, times[at - 1] + 5, 10)
+    # Two messages are left after the second moment, one after the third: no wait of 5, but the mean of the logarithms.
+    assert np.exp(waits) == pytest.approx([515 - 435, 925 - 915, np.sqrt(80 * 10)])
+
+
 def layers(begins: list[float]) -> list[Row]:
     """Return steps of sharded layers that end after 890 ms: 20 ms of silence in the forward pass, then 40 ms."""
     gaps = [(20, 2), *[(20, 1)] * 9, *[(40, 2)] * 8, *[(40, 1)] * 2]
