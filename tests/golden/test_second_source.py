@@ -140,6 +140,15 @@ def test_the_last_stage_of_gpipe_is_no_slow_stage(tmp_path: Path) -> None:
     assert found["diagnoses"].is_empty()
 
 
+def test_with_fewer_micro_batches_than_stages_no_stage_is_told_to_be_slow(tmp_path: Path) -> None:
+    """The first stages' steps are cut after their next forward passes, where their pairs are silent for longest. What
+    they sent next was of another step, and was told to take three times as long, with a message."""
+    write(CASES["expert_pipeline"](np.random.default_rng([1, len("expert_pipeline")])), tmp_path, 1)
+    found, told = run_with_messages(tmp_path, "flows.parquet", tmp_path / "second.duckdb")
+    assert told == []
+    assert found["diagnoses"].is_empty()
+
+
 def test_micro_batches_of_a_few_long_steps_are_no_steps(tmp_path: Path) -> None:
     """Four stages, no replicas: five steps of 46 s, each of sixteen micro-batches. They were told as 71 steps."""
     step, micro_batches = 46.0, 16

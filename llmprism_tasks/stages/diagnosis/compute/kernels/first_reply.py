@@ -21,8 +21,8 @@ def first_replies(
     returns: Integers,
     bounds: tuple[Integers, Integers],
     offsets: Integers,
-) -> Integers:
-    """Return for each span the time from the end of the first incoming transfer to the next outgoing one.
+) -> tuple[Integers, Integers]:
+    """Return for each span when the first incoming transfer starts, and the time from its end to the next outgoing one.
 
     What came first has come as a whole when all records that begin before its first one ends have ended. A transfer is
     of the owner's latest span that has begun by its start, if that lasts until then.
@@ -38,7 +38,7 @@ def first_replies(
 
     Returns
     -------
-    ns, shape (spans,); NONE where nothing came, or nothing left after it
+    ns, shape (spans,) twice; NO_REPLY where nothing came, and for the time also where nothing left after it
     """
     return _first_replies(starts, ends, *came, *left, returns, *bounds, offsets)
 
@@ -57,7 +57,7 @@ def _first_replies(
     span_starts: Integers,
     span_ends: Integers,
     offsets: Integers,
-) -> Integers:
+) -> tuple[Integers, Integers]:
     first_start, first_end = np.full(span_starts.size, LATEST), np.full(span_starts.size, LATEST)
     whole, replied = np.full(span_starts.size, NO_REPLY), np.full(span_starts.size, NO_REPLY)
     last_start = np.full(span_starts.size, NO_REPLY)
@@ -86,4 +86,4 @@ def _first_replies(
             within = within and (returns[left_owners[s]] == 0 or starts[i] < last_start[span])
             if within and whole[span] != NO_REPLY and took > 0 and (replied[span] == NO_REPLY or took < replied[span]):
                 replied[span] = took
-    return replied
+    return np.where(first_start == LATEST, NO_REPLY, first_start), replied

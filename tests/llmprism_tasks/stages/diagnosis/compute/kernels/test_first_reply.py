@@ -25,7 +25,7 @@ def array(values: list[int]) -> Integers:
     return np.array(values, np.int64)
 
 
-def found(owners: list[Owner]) -> list[int]:
+def found(owners: list[Owner]) -> list[tuple[int, int]]:
     rows: list[Transfer] = []
     series: tuple[list[Transfer], ...] = ([], [])
     numbers: tuple[list[int], ...] = ([], [])
@@ -40,7 +40,7 @@ def found(owners: list[Owner]) -> list[int]:
         for bounds, owned in zip(series, numbers, strict=True)
     ]
     spans = [span for _, _, lengths, _ in owners for span in spans_of(lengths)]
-    took = first_reply.first_replies(
+    first, took = first_reply.first_replies(
         array([start for start, _ in rows]),
         array([end for _, end in rows]),
         *sides,
@@ -48,7 +48,7 @@ def found(owners: list[Owner]) -> list[int]:
         (array([start for start, _ in spans]), array([end for _, end in spans])),
         np.cumsum([0, *(len(lengths) for _, _, lengths, _ in owners)]),
     )
-    return took.tolist()
+    return list(zip(first.tolist(), took.tolist(), strict=True))
 
 
 def spans_of(lengths: list[int]) -> list[Transfer]:
@@ -57,14 +57,14 @@ def spans_of(lengths: list[int]) -> list[Transfer]:
     return [(start, start + length) for start, length in zip(starts, lengths, strict=False)]
 
 
-def plain(came: list[list[Transfer]], left: list[list[Transfer]], span: Transfer, *, returns: bool) -> int:
+def plain(came: list[list[Transfer]], left: list[list[Transfer]], span: Transfer, *, returns: bool) -> tuple[int, int]:
     within = sorted(one for some in came for one in some if span[0] <= one[0] < span[1])
     if not within:
-        return first_reply.NO_REPLY
+        return first_reply.NO_REPLY, first_reply.NO_REPLY
     whole = max(end for start, end in within if start <= within[0][1])
     until = min(span[1], within[-1][0]) if returns else span[1]
     after = [start - whole for some in left for start, _ in some if whole < start < until]
-    return min(after, default=first_reply.NO_REPLY)
+    return within[0][0], min(after, default=first_reply.NO_REPLY)
 
 
 @given(st.lists(OWNERS, max_size=3))
@@ -78,10 +78,10 @@ def test_each_span_is_answered_as_by_the_definition(owners: list[Owner]) -> None
 
 
 def test_records_side_by_side_are_one_message() -> None:
-    assert found([([[(2, 5)], [(4, 9), (10, 11)]], [[(7, 8), (12, 13)]], [30], False)]) == [3]
+    assert found([([[(2, 5)], [(4, 9), (10, 11)]], [[(7, 8), (12, 13)]], [30], False)]) == [(2, 3)]
 
 
 @pytest.mark.parametrize(("last", "took"), [(12, first_reply.NO_REPLY), (13, 2)])
 def test_what_leaves_after_all_has_come_back_is_of_the_next_step(last: int, took: int) -> None:
     """The first stage answers a gradient by an activation, whose gradient comes in the same step."""
-    assert found([([[(6, 10), (last, 14)]], [[(3, 4), (12, 13)]], [30], True)]) == [took]
+    assert found([([[(6, 10), (last, 14)]], [[(3, 4), (12, 13)]], [30], True)]) == [(6, took)]
