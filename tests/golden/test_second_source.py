@@ -118,13 +118,13 @@ def test_what_a_step_is_made_of_and_several_steps_are_no_steps(job: Training, id
 def test_shards_that_are_gathered_in_groups_of_hosts_are_training(tmp_path: Path) -> None:
     """HSDP: a twelfth of the bytes, between the groups, pauses in each step; what is gathered never does.
 
-    As many steps are told as there are. In the first window they end after the forward pass, which is not right yet.
+    In the first window steps were told to end after the forward pass, where the longest silence is.
     """
     write(CASES["hybrid_sharded"](np.random.default_rng([3, len("hybrid_sharded")])), tmp_path, 3)
     found = headline(scores_of(tmp_path, "flows.parquet", "joint", tmp_path / "second.duckdb"))
     assert (found["exact"], found["called_other"]) == (found["windows"], 0)
-    assert found["steps_found"] + found["steps_extra"] == found["steps"]
-    assert found["steps_found"] >= 19
+    assert (found["steps_found"], found["steps_extra"]) == (found["steps"], 0)
+    assert found["duration_error"]["p95"] <= 0.001
 
 
 def test_the_last_stage_of_gpipe_is_no_slow_stage(tmp_path: Path) -> None:
@@ -135,6 +135,15 @@ def test_the_last_stage_of_gpipe_is_no_slow_stage(tmp_path: Path) -> None:
         bucket_bytes=8e7, activation_bytes=2e7, jitter=0.04,
     )  # fmt: skip
     write(Platform([job], hosts=4, gpus=2, rate=5e9, end_s=120.0), tmp_path, 2)
+    found, told = run_with_messages(tmp_path, "flows.parquet", tmp_path / "second.duckdb")
+    assert told == []
+    assert found["diagnoses"].is_empty()
+
+
+def test_with_fewer_micro_batches_than_stages_no_stage_is_told_to_be_slow(tmp_path: Path) -> None:
+    """The first stages' steps are cut after their next forward passes, where their pairs are silent for longest. What
+    they sent next was of another step, and was told to take three times as long, with a message."""
+    write(CASES["expert_pipeline"](np.random.default_rng([1, len("expert_pipeline")])), tmp_path, 1)
     found, told = run_with_messages(tmp_path, "flows.parquet", tmp_path / "second.duckdb")
     assert told == []
     assert found["diagnoses"].is_empty()
@@ -162,9 +171,12 @@ def test_replicas_that_no_ring_reaches_are_part_of_their_job(tmp_path: Path) -> 
     assert (found["steps_found"], found["steps_extra"]) == (found["steps"], 0)
 
 
-@pytest.mark.parametrize("seed", [2, 900, 901])
+@pytest.mark.parametrize("seed", [2, 900, 901, 2392])
 def test_steps_of_experts_are_told_by_the_few_gradients_that_cross_hosts(seed: int, tmp_path: Path) -> None:
-    """Tokens go everywhere in other sizes each time; gradients cross at some NICs. No step of these was told."""
+    """Tokens go everywhere in other sizes each time; gradients cross at some NICs. No step of three of these was told.
+
+    Of the fourth they were, but then they ended where tokens came latest, after the forward pass.
+    """
     write(CASES["experts"](np.random.default_rng([seed, len("experts")])), tmp_path, seed)
     found = headline(scores_of(tmp_path, "flows.parquet", "joint", tmp_path / "second.duckdb"))
     assert found["exact"] == found["windows"]

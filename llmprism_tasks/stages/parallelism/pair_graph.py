@@ -72,7 +72,7 @@ ENDING_RANK = {"dp": 0, "pp": 1, "ep": 2, "cp": 2}
 
 
 def ending(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return the pairs whose traffic ends the steps: `src_addr`, `dst_addr`.
+    """Return the pairs whose traffic ends the steps: `src_addr`, `dst_addr`, `kind`.
 
     Those that synchronise gradients; in a job whose gradients leave no host, those of the pipeline; where there is none
     either, those of experts or of a context ring.
@@ -82,7 +82,7 @@ def ending(pairs: pl.DataFrame) -> pl.DataFrame:
     pairs : `job_id`, `src_addr`, `dst_addr`, `kind`
     """
     place = pl.col("kind").replace_strict(ENDING_RANK, default=None, return_dtype=pl.Int8)
-    return pairs.filter(place == place.min().over("job_id")).select(ENDS)
+    return pairs.filter(place == place.min().over("job_id")).select(*ENDS, "kind")
 
 
 def components(links: pl.DataFrame) -> pl.DataFrame:

@@ -135,7 +135,7 @@ class Division:
 
         Parameters
         ----------
-        pairs : `src_addr`, `dst_addr`
+        pairs : `src_addr`, `dst_addr`, `kind`
         """
         if pairs.is_empty():
             return None

@@ -3,7 +3,9 @@
 A stage that receives its first gradient of a step is idle, and the stage before it waits for the gradient that this
 stage computes from it. This holds in 1F1B and in GPipe. So the time until that gradient leaves is one backward pass,
 and contains no waiting. The first stage sends no gradient. In 1F1B it next sends an activation, after one backward and
-one forward pass; the activation leaves later if its receiver is busy for longer.
+one forward pass; the activation leaves later if its receiver is busy for longer. Its gradient comes back in the same
+step. If none comes any more, all micro-batches were sent before, and the activation is of the next step: it waited for
+the optimizer.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ from llmprism_tasks.stages.traffic import nic_pairs
 
 
 def with_first_backward(evidence: Evidence, _: DiagnosisSettings) -> pl.DataFrame:
-    """Return the own work of the NICs in the window's steps, with `answer_ns` as `first_backward_times` returns it."""
+    """Return the own work of the NICs in the window's steps, with the columns that `first_backward_times` returns."""
     work = evidence.work.filter("current")
     return work.with_columns(first_backward_times(evidence.flows, work, evidence.members.drop_nulls("pp_stage")))
 
 
-def first_backward_times(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.DataFrame) -> pl.Series:
+def first_backward_times(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.DataFrame) -> list[pl.Series]:
     """Measure the time from a NIC's first gradient of a step to the message it sends in reply.
 
     Parameters
@@ -36,11 +38,12 @@ def first_backward_times(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.Da
 
     Returns
     -------
-    `answer_ns`, one value (ns) for each row of `steps`. NULL for the last stage, for steps in which no reply was seen,
-    and for interleaved pipelines, whose stages do not form a line.
+    one value (ns) for each row of `steps`: `gradient_ns`, when the first gradient begins to come, and `answer_ns`. NULL
+    for the last stage, and for interleaved pipelines, whose stages do not form a line; the second also for steps in
+    which no reply was seen.
     """
     if steps.is_empty():
-        return pl.Series("answer_ns", [], pl.Int64)
+        return [pl.Series(name, [], pl.Int64) for name in ("gradient_ns", "answer_ns")]
     flows = nic_pairs.in_order(flows)
     hops, backward = _pipeline_hops(flows, stages), pl.col("way") == -1
     spans = steps.select(*NIC, "start_ns", "end_ns", row=pl.int_range(pl.len())).sort(*NIC, "start_ns")
@@ -52,12 +55,16 @@ def first_backward_times(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.Da
     )
     starts, ends = (flows[name].to_numpy() for name in nic_pairs.TIMES[:2])
     bounds = spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy()
-    replies = first_reply.first_replies(
-        starts, ends, came, left, bounds, np.append(first, spans.height).astype(np.int64)
-    )
-    answer_ns = np.empty_like(replies)
-    answer_ns[spans["row"].to_numpy()] = replies
-    return pl.Series("answer_ns", answer_ns).replace(first_reply.NO_REPLY, None)
+    first_stage = nics.join(stages.filter(pp_stage=0), on=NIC, how="left", maintain_order="left")["pp_stage"]
+    returns = first_stage.is_not_null().cast(pl.Int64).to_numpy()
+    offsets = np.append(first, spans.height).astype(np.int64)
+    found = first_reply.first_replies(starts, ends, came, left, returns, bounds, offsets)
+    of_steps = np.empty((len(found), spans.height), np.int64)
+    of_steps[:, spans["row"].to_numpy()] = found
+    return [
+        pl.Series(name, one).replace(first_reply.NO_REPLY, None)
+        for name, one in zip(("gradient_ns", "answer_ns"), of_steps, strict=True)
+    ]
 
 
 def _pipeline_hops(flows: pl.DataFrame, stages: pl.DataFrame) -> pl.DataFrame:

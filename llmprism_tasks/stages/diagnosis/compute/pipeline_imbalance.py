@@ -62,7 +62,8 @@ def _compare_stages(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataF
     The quickest replica represents a stage: one slow replica is no imbalance. A message of the first stage may wait for
     a slow replica of the next, so the first stage must also take longer than the slowest replica of the others. Jobs
     are left out if the steps of a stage are cut within the first micro-batch, as when parameters are gathered
-    meanwhile.
+    meanwhile, or amid the passes, so that a gradient comes first: with fewer micro-batches than stages, the longest
+    silence of a pair lies between its forward and its backward passes.
     """
     passes = _stage_passes(evidence, settings)
     first, step = pl.col("pp_stage") == 0, ["job_id", "step_index"]
@@ -96,7 +97,8 @@ def _stage_passes(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFra
     stages = stages.with_columns(last=pl.col("pp_stage") == pl.col("pp_stage").max().over("job_id"))
     work = evidence.once(with_first_backward, settings).drop_nulls("last_stage").join(stages, on=["job_id", "addr"])
     first, last = pl.col("pp_stage") == 0, pl.col("last")
-    whole = (first | pl.col("entered")).mean().over(STAGE).min().over("job_id") >= settings.persistence
+    amid = (pl.col("gradient_ns") < pl.col("begins_ns")).fill_null(value=False)
+    whole = (first | (pl.col("entered") & ~amid)).mean().over(STAGE).min().over("job_id") >= settings.persistence
     # Without replicas nothing synchronises at a step's end, so that a step may begin among its first micro-batches.
     replicated = pl.col("component").is_not_null().any().over("job_id")
     timed = work.filter(whole, replicated, ~_may_wait(work))

@@ -5,7 +5,7 @@ What the steps are `templates/` says; `balance.py` says whether they are parts o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -24,8 +24,8 @@ from llmprism_tasks.stages.step_division.groups.group_cut import (
     steps_between_empty_pipelines,
     steps_by_template,
 )
-from llmprism_tasks.stages.step_division.groups.pooled_traffic import Times, Traffic
-from llmprism_tasks.stages.step_division.groups.sample import Sample, likeliest, samples
+from llmprism_tasks.stages.step_division.groups.pooled_traffic import Times, Traffic, pooled
+from llmprism_tasks.stages.step_division.groups.sample import SAMPLED_PAIRS, Sample, likeliest, samples
 from llmprism_tasks.stages.step_division.groups.templates.fit import FOREVER
 from llmprism_tasks.stages.step_division.groups.templates.levels import (
     Steps,
@@ -158,7 +158,9 @@ def recut_at_step_ends(
 
     Parameters
     ----------
-    flows, pairs : as `steps_together` takes them; `pairs` as `stream_rhythms` returns, besides
+    flows, pairs : as `steps_together` takes them; `pairs` as `stream_rhythms` returns, besides, with `reduces` and
+        `pauses` (whether a pair synchronises gradients, and whether it is silent between its steps, beside pairs that
+        are not)
     steps : `group`, `end_ns`, ascending in each group: when the steps ended that were found
     alone : groups that send hardly anything but what ends their steps, which may be sharded parameters
 
@@ -166,17 +168,48 @@ def recut_at_step_ends(
     -------
     the steps of groups that are silent between them, that end elsewhere, and of which no pair is a pipeline's
     """
-    linked = pairs.join(answered(pairs, settings), on="pair", how="semi").select("group").unique()
+    linked = answered(pairs, settings).join(pairs.filter("reduces"), on="pair", how="anti")
+    linked = pairs.join(linked, on="pair", how="semi").select("group").unique()
     asked = pairs.join(linked, on="group", how="anti", maintain_order="left")
     times, offsets, groups = _flow_arrays_and_groups(flows, asked, None)
     ends = {group: part["end_ns"].to_numpy() for (group,), part in steps.group_by("group", maintain_order=True)}
-    names = [group.pairs["group"][0] for group in groups]
+    pausing = dict(_pausing_traffic(flows, asked.filter("pauses")))
     sharded = set(alone.to_list())
-    found = [
-        _recut_group(times, offsets, group, ends.get(name, np.zeros(0, np.int64)), settings, by_passes=name in sharded)
-        for group, name in zip(groups, names, strict=True)
-    ]
-    return _keep_explained_groups(found, asked, settings)
+
+    def recut(group: _Group) -> Found | None:
+        name = group.pairs["group"][0]
+        gradients = pausing.get(name)
+        find = partial(
+            repeated_at,
+            ends=ends.get(name, np.zeros(0, np.int64)),
+            settings=settings,
+            by_passes=name in sharded and gradients is None,
+            gradients=gradients,
+        )
+        return _recut_group(times, offsets, group, settings, find)
+
+    return _keep_explained_groups([recut(group) for group in groups], asked, settings)
+
+
+def _pausing_traffic(flows: pl.DataFrame, pairs: pl.DataFrame) -> Iterator[tuple[object, Traffic]]:
+    """Yield the names of groups, and what some of their pairs send, as many as are looked at of a group.
+
+    Parameters
+    ----------
+    pairs : `pair`, `group`, `src_addr`
+    """
+    offsets = nic_pairs.starts_of_pairs(flows)
+    numbers = flows["pair"].to_numpy()[offsets[:-1]]
+    begins, ends, sizes = (flows[name].to_numpy() for name in nic_pairs.TIMES)
+    for (name,), theirs in pairs.sort("group", "pair").group_by("group", maintain_order=True):
+        some = theirs[np.unique(np.linspace(0, theirs.height - 1, SAMPLED_PAIRS).astype(np.int64))]
+        place = np.searchsorted(numbers, some["pair"].to_numpy())
+        yield (
+            name,
+            pooled(
+                (begins, ends, sizes), offsets, place, some["src_addr"].rank("dense").to_numpy().astype(np.int64) - 1
+            ),
+        )
 
 
 def _flow_arrays_and_groups(
@@ -293,13 +326,14 @@ def _find_group_steps(
 
 
 def _recut_group(
-    times: Times, offsets: Integers, group: _Group, ends: Integers, settings: RhythmSettings, *, by_passes: bool
+    times: Times,
+    offsets: Integers,
+    group: _Group,
+    settings: RhythmSettings,
+    find: Callable[[Traffic], Steps | None],
 ) -> Found | None:
-    """Return the steps of one group, given when they ended as somebody found them."""
-    sample, steps = likeliest(
-        samples(times, offsets, group.place, group.sender),
-        lambda traffic: repeated_at(traffic, ends, settings, by_passes=by_passes),
-    )
+    """Return the steps of one group, given what cuts its traffic where they end, as `repeated_at` does."""
+    sample, steps = likeliest(samples(times, offsets, group.place, group.sender), find)
     if sample is None or steps is None:
         return None
     cut = steps_by_template(steps, bytes_per_segment(times, offsets, group.place, steps.until_ns), group.back, settings)

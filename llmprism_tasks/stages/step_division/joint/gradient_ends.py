@@ -11,7 +11,7 @@ from llmprism_tasks.numerics import ragged
 from llmprism_tasks.numerics.robust import MAJORITY, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.group_steps import merge_steps, recut_at_step_ends
-from llmprism_tasks.stages.step_division.groups.rhythm_rows import SILENT_PERIODS
+from llmprism_tasks.stages.step_division.groups.rhythm_rows import SILENT_PERIODS, same_period
 from llmprism_tasks.stages.step_division.groups.templates.levels import EXPLAINED_BYTES
 from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps, Streams, jointly_cut_streams, number_steps
 from llmprism_tasks.stages.step_division.joint.refusal import step_end_times
@@ -33,8 +33,8 @@ def steps_ended_by(
     Parameters
     ----------
     joint : as `steps_of_jobs` returns
-    pairs : `src_addr`, `dst_addr`. Those that are too broken to show the period are cut at the gap typical of their
-        job's others
+    pairs : `src_addr`, `dst_addr`, `kind`. Those that are too broken to show the period are cut at the gap typical of
+        their job's others
     last_run : whether the numbers after the joint steps are free
     """
     streams = _recut_streams(joint, pairs, settings)
@@ -48,10 +48,14 @@ def steps_ended_by(
 def _recut_streams(joint: JointSteps, ending: pl.DataFrame, settings: RhythmSettings) -> Streams:
     """Return the streams of jobs, of which those that are silent between their steps are cut there."""
     streams = joint.streams
-    ended = streams.together.streams.filter("ended")
-    known = pl.concat([ended.select("group"), streams.of_few.cast(ended.select("group").schema)])
-    groups = streams.in_step.select("group").unique().join(known, on="group", how="anti")
-    whole = nic_pairs.as_coded(streams.found.filter(pl.col("size_class") == WHOLE_PAIR), joint.flows)
+    periods = streams.in_step.select("group", "group_period_ns").unique("group")
+    every = streams.found.filter(pl.col("size_class") == WHOLE_PAIR)
+    whole = nic_pairs.as_coded(_pausing_gradients(every, ending, periods, settings), joint.flows)
+    ended = streams.together.streams.filter("ended").select("group")
+    # Gradients that pause tell the end more exactly than the passes, which are seen by what never pauses.
+    ended = ended.join(whole.filter("pauses"), on="group", how="anti")
+    known = pl.concat([ended, streams.of_few.cast(ended.schema), _gradients_between_tokens(streams, ending)])
+    groups = periods.join(known, on="group", how="anti")
     whole = whole.join(groups, on="group", how="semi", maintain_order="left").sort("group", "pair")
     if whole.is_empty():
         return streams
@@ -60,14 +64,48 @@ def _recut_streams(joint: JointSteps, ending: pl.DataFrame, settings: RhythmSett
     ends = step_end_times(joint, np.searchsorted(pairs, whole["pair"].to_numpy()), numbers)
     names = whole["group"].gather(ragged.bounds(numbers)[:-1])
     steps = ends.with_columns(group=names.gather(ends["group"]))
-    alone = _groups_without_other_traffic(streams.found.filter(pl.col("size_class") == WHOLE_PAIR), ending)
-    anew = recut_at_step_ends(joint.flows, whole, steps, alone, settings)
+    anew = recut_at_step_ends(joint.flows, whole, steps, _groups_without_other_traffic(every, ending), settings)
     others = streams.together.streams.join(anew.streams, on="group", how="anti")
     found = streams.found.join(anew.streams, on="group", how="semi", maintain_order="left")
     shared = jointly_cut_streams(nic_pairs.as_coded(found, joint.flows), anew).select(streams.in_step.columns)
     kept = streams.in_step.join(anew.streams, on="group", how="anti", maintain_order="left")
     in_step = pl.concat([kept, shared])
     return replace(streams, in_step=in_step, together=merge_steps([streams.together.of(others), anew]))
+
+
+def _gradients_between_tokens(streams: Streams, ending: pl.DataFrame) -> pl.DataFrame:
+    """Return the groups whose steps only messages of one size show, which share their pairs with tokens, whose sizes
+    never repeat: `group`. These messages are gradients, and end the step; what else is sent has no end of its own."""
+    sized = streams.in_step.filter((pl.col("size_class") >= 0).all().over("group"))
+    shared = sized.with_columns(nic_pairs.named(sized.select(PAIR)))
+    return shared.join(ending.filter(pl.col("kind") == "ep"), on=PAIR, how="semi").select("group").unique()
+
+
+def _pausing_gradients(
+    pairs: pl.DataFrame, ending: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings
+) -> pl.DataFrame:
+    """Return pairs with two more columns: `reduces`, whether they synchronise gradients, and `pauses`, whether they do
+    nothing else, while their senders send most bytes over pairs that do not pause once in each step.
+
+    Where parameters are sharded inside groups of hosts and gathered throughout the step, gradients are reduced among
+    the groups in the backward pass.
+
+    Parameters
+    ----------
+    pairs : whole pairs, as `stream_rhythms` returns, with `group`
+    periods : `group`, `group_period_ns`
+    """
+    reduces = ending.filter(pl.col("kind") == "dp").select(*PAIR, reduces=pl.lit(value=True))
+    once = same_period("period_ns", "group_period_ns", settings).fill_null(value=False) & pl.col("reduces")
+    known = (
+        pairs.join(reduces, on=PAIR, how="left", maintain_order="left")
+        .with_columns(pl.col("reduces").fill_null(value=False))
+        .join(periods.cast({"group": pairs.schema["group"]}), on="group", how="left", maintain_order="left")
+        .with_columns(once=once)
+    )
+    sent = pl.col("bytes").filter(pl.col("once").any().over("group", "src_addr")).sum()
+    few = pl.col("bytes").filter("once").sum() < MAJORITY * sent
+    return known.with_columns(pauses=pl.col("once") & few.over("group")).drop("once", "group_period_ns")
 
 
 def _groups_without_other_traffic(pairs: pl.DataFrame, ending: pl.DataFrame) -> pl.Series:
@@ -89,8 +127,7 @@ def _joint_step_numbers(own: JointSteps, joint: JointSteps, *, last_run: bool) -
     Joint steps that end in the middle of a step lack the last one, half of which is part of the joint step before. It
     gets the number after that.
     """
-    bursts = _bursts_in_steps(own).with_columns(joint=joint.steps_of(own.first_flows()))
-    shared = bursts.filter(pl.col("joint") >= 0).group_by("job", "step", "joint").agg(pl.col("bytes").sum())
+    bursts, shared = _bursts_in_steps(own), _shared_bytes(own, joint)
     known = shared.sort("job", "step", "bytes", "joint").group_by("job", "step", maintain_order=True).last()
     if last_run:
         known = _with_last_step(known, bursts)
@@ -104,9 +141,20 @@ def _joint_step_numbers(own: JointSteps, joint: JointSteps, *, last_run: bool) -
     )
     numbers = pl.concat([each.select("job", "step", "joint") for each in (known, nearest)])
     steps = np.full(own.steps.size, -1)
-    numbered = bursts.drop("joint").join(numbers, on=["job", "step"], how="left", maintain_order="left")
+    numbered = bursts.join(numbers, on=["job", "step"], how="left", maintain_order="left")
     steps[bursts["burst"].to_numpy()] = numbered["joint"].fill_null(-1).to_numpy()
     return steps
+
+
+def _shared_bytes(own: JointSteps, joint: JointSteps) -> pl.DataFrame:
+    """Return how many bytes of a job's steps are part of each of its joint steps: `job` (a number), `step`, `joint`,
+    `bytes`."""
+    rows = np.flatnonzero((own.taken.burst >= 0) & (joint.taken.burst >= 0))
+    steps, joint_steps = own.steps_of(rows), joint.steps_of(rows)
+    both = (steps >= 0) & (joint_steps >= 0)
+    frame = pl.DataFrame({"step": steps[both], "joint": joint_steps[both], "bytes": own.taken.sizes[rows[both]]})
+    job = _job_numbers(own)[np.searchsorted(nic_pairs.starts_of_pairs(own.flows), rows[both], side="right") - 1]
+    return frame.with_columns(job=job).group_by("job", "step", "joint").agg(pl.col("bytes").sum())
 
 
 def _with_last_step(known: pl.DataFrame, bursts: pl.DataFrame) -> pl.DataFrame:
@@ -139,12 +187,17 @@ def _without_uncut_bursts(own: JointSteps) -> Integers:
 
 def _bursts_in_steps(found: JointSteps) -> pl.DataFrame:
     """Return the bursts that are part of a step: `burst`, `job` (a number), `step`, `start_ns`, `end_ns`, `bytes`."""
-    jobs = nic_pairs.pairs_of(found.flows, ["job_id"])["job_id"].rank("dense").to_numpy()
+    jobs = _job_numbers(found)
     return (
         found.taken.table.select("start_ns", "end_ns", "bytes", job=jobs[found.places], step=found.steps)
         .with_row_index("burst")
         .filter(pl.col("step") >= 0)
     )
+
+
+def _job_numbers(found: JointSteps) -> Integers:
+    """Return a number for the job of each pair: shape (pairs,)."""
+    return nic_pairs.pairs_of(found.flows, ["job_id"])["job_id"].rank("dense").to_numpy()
 
 
 def _streams_of_pairs(streams: Streams, pairs: pl.DataFrame) -> pl.DataFrame:

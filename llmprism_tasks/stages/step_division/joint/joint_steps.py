@@ -63,13 +63,6 @@ class JointSteps:
     streams: Streams
     before_ns: int
 
-    def first_flows(self) -> Integers:
-        """Return the row of a flow of each burst that is part of a step: of its first."""
-        rows = np.flatnonzero(self.taken.burst >= 0)[::-1]
-        first = np.zeros(self.steps.size, np.int64)
-        first[self.taken.burst[rows]] = rows
-        return first[self.steps >= 0]
-
     def steps_of(self, rows: Integers) -> Integers:
         """Return the steps of some flows, by their rows; -1 for those that are part of none."""
         return np.append(self.steps, -1)[self.taken.burst[rows]]  # the last stands for the flows of no burst

@@ -21,7 +21,7 @@ from functools import partial, reduce
 
 import numpy as np
 
-from llmprism_tasks.numerics.robust import MAJORITY, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
 from llmprism_tasks.stages.step_division.groups.templates import byte_clock, passes, silence_clock, step_ends
@@ -97,7 +97,9 @@ def repeated(
     return again if again is not None and (again.told or again.ended or again.is_clear()) else None
 
 
-def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings, *, by_passes: bool) -> Steps | None:
+def repeated_at(
+    traffic: Traffic, ends: Integers, settings: RhythmSettings, *, by_passes: bool, gradients: Traffic | None = None
+) -> Steps | None:
     """Return the steps of a group, cut where steps end; None where those found end there, or others are not as many.
 
     That is where the backward pass ends, if silences show the passes (`passes.py`), or else what `step_ends.py` says.
@@ -107,6 +109,7 @@ def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings, *, b
     ends : when the steps ended that were found, ns
     by_passes : whether silences may tell; where blocks of context or tokens are sent, gradients follow the backward
         pass, and it does not end with its last long silence
+    gradients : of pairs that send nothing else, where others send throughout the step: their bytes alone tell
     """
     fitting = Fitting.of(traffic, settings)
     moved = traffic.moved(np.searchsorted(traffic.starts, ends, side="right"))[1:-1]
@@ -122,19 +125,19 @@ def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings, *, b
     reduced = step_ends.after_reductions(traffic, longest, ends) if by_passes else None
     if reduced is not None:
         return _cut_after_reductions(reduced, ends, fitting, longest, found)
-    sender = traffic.senders
-    records = traffic.pair, traffic.starts, traffic.sizes
+    waited = traffic if gradients is None else gradients
     steps = traffic.sizes.sum() / found.template.sum()
-    waits = step_ends.waits(records, sender, longest.at, traffic.latest[longest.at - 1], steps)
-    ended = fitting.cut(longest, waits - np.median(waits), found.template)
 
-    def waited(moments: Integers) -> float:
-        at = np.searchsorted(traffic.starts, moments, side="right")
-        return float(np.median(step_ends.waits(records, sender, at, moments, steps)))
+    def waits(since_ns: Integers) -> Floats:
+        at = np.searchsorted(waited.starts, since_ns, side="right")
+        return step_ends.waits((waited.pair, waited.starts, waited.sizes), waited.senders, at, since_ns, steps)
 
-    if ended is None or waited(ended.ends_ns[ended.whole][:-1]) <= waited(ends[:-1]) + step_ends.MOVED_ENDS_LATENESS:
+    worth = waits(traffic.latest[longest.at - 1])
+    ended = fitting.cut(longest, worth - np.median(worth), found.template)
+    if ended is None:
         return None
-    return ended
+    later = np.median(waits(ended.ends_ns[ended.whole][:-1])) - np.median(waits(ends[:-1]))
+    return ended if later > step_ends.MOVED_ENDS_LATENESS else None
 
 
 def _cut_after_reductions(

@@ -12,6 +12,10 @@ backward pass of the last layers, and between the reductions and the next gather
 parameters. So the step ends at the shorter of these two silences. Gathers and reductions are told apart where they go
 over different pairs, as those of Gloo go around a ring in opposite directions.
 
+Where parameters are sharded inside groups of hosts (HSDP), gradients have pairs of their own: those among the groups,
+which pause once in each step, beside shards that are gathered throughout it. Then the bytes of these alone are waited
+for, few as they are.
+
 Pipelines are not asked: their stages end a step one after another, and activations and gradients mirror each other.
 """
 
@@ -35,7 +39,8 @@ def waits(
     records: tuple[Integers, Integers, Integers], sender: Integers, at: Integers, since_ns: Integers, steps: float
 ) -> Floats:
     """Return how long the bytes of a step are waited for, from some moments on: the mean of the logarithm over senders,
-    each by that of its main pairs whose bytes come latest.
+    each by that of its main pairs whose bytes come latest. Where most of them are still to come as the data end, nobody
+    knows, and it is the median of the others.
 
     Parameters
     ----------
@@ -51,16 +56,22 @@ def waits(
     bytes_, times = sizes[order].astype(np.float64), (starts[order] - starts[0]).astype(np.float64)
     moved, moment = (np.append(0.0, np.cumsum(one)) for one in (bytes_, bytes_ * times))
     first = np.append(0.0, np.cumsum(in_all))[:-1]  # of each pair, among the bytes of all pairs one after another
+    step = in_all / steps
     low = first + each
-    high = np.minimum(low + in_all / steps, first + in_all)
+    high = np.minimum(low + step, first + in_all)
     typical = (np.interp(high, moved, moment) - np.interp(low, moved, moment)) / np.maximum(high - low, 1.0)
     wait = typical - (since_ns - starts[0])[:, np.newaxis]
     largest = np.zeros(int(sender.max()) + 1)
     np.maximum.at(largest, sender, in_all)
-    main = in_all >= MAIN_LINK_BYTES * largest[sender]
-    latest = np.ones((largest.size, at.size))  # at least a nanosecond, where nothing comes any more
-    np.maximum.at(latest, sender[main], wait.T[main])
-    longest: Floats = np.log(latest).mean(axis=0)
+    told = (in_all >= MAIN_LINK_BYTES * largest[sender]) & (high - low >= MAJORITY * step)
+    latest = np.zeros((largest.size, at.size))
+    np.maximum.at(latest, sender, np.where(told, np.maximum(wait, 1.0), 0.0).T)
+    known = latest > 0
+    longest: Floats = np.log(latest, out=np.zeros_like(latest), where=known).sum(axis=0) / np.maximum(
+        known.sum(axis=0), 1
+    )
+    seen = known.mean(axis=0) >= MAJORITY
+    longest[~seen] = np.median(longest[seen]) if seen.any() else 0.0
     return longest
 
 

@@ -78,7 +78,9 @@ def piped(first: float, answer: float, usual_answer: float = 300.0) -> Evidence:
             sent = step * STEP + (first if src == "d" else 200.0)
             back = sent + 122
             again = back + 2 + (answer if src == "d" else usual_answer)
-            pp += [(at, at + 2, *ends, 8 * MB) for at, *ends in ((sent, src, dst), (back, dst, src), (again, src, dst))]
+            forth, last = ((at, src, dst) for at in (sent, again)), again + 122
+            both = (*forth, (back, dst, src), (last, dst, src))
+            pp += [(at, at + 2, *ends, 8 * MB) for at, *ends in both]
     whole = working([{addr: [950.0] * COUNT for addr in NICS}])
     stages = pl.DataFrame([(addr, at // 4) for at, addr in enumerate(NICS)], schema=PLACES, orient="row")
     members = whole.members.drop("pp_stage").join(stages, on="addr")

@@ -41,7 +41,9 @@ def staged(
                 waits = [50 * i + (times[-1] if dst == last and i >= 2 else 0) for i in range(messages)]
                 pp += [(at + wait, at + wait + 2, src, dst, 8 * MB) for wait in waits]
                 at += 2
-            pp += [(at + answer, at + answer + 2, first, second, 8 * MB)] if answer else []
+            # The gradient of what the first stage sends then comes in the same step.
+            again = ((first, second, answer), (second, first, answer + 40)) if answer else ()
+            pp += [(at + after, at + after + 2, src, dst, 8 * MB) for src, dst, after in again]
     whole = working([{addr: [950.0] * steps for addr in "abcdefgh"}])
     places = [(addr, place) for place, addrs in enumerate(STAGES) for addr in addrs]
     stages = pl.DataFrame(places, schema={"addr": pl.String, "pp_stage": pl.Int32}, orient="row")
@@ -164,6 +166,18 @@ def test_steps_that_are_cut_within_the_first_micro_batch_of_a_stage_are_not_comp
     cut = evidence.flows.filter(~pl.col("dst_addr").is_in(list(STAGES[3])))
     assert named(evidence) == ["2"]
     assert named(dataclasses.replace(evidence, flows=cut)) == []
+
+
+@pytest.mark.parametrize(("later", "middle", "names"), [(0, 60, ["2"]), (250, 40, [])])
+def test_steps_that_are_cut_amid_the_passes_of_a_stage_are_not_compared(
+    later: float, middle: float, names: list[str]
+) -> None:
+    """With fewer micro-batches than stages the longest silence of a pair may lie before its first backward pass: a
+    gradient comes first in such a step, and that pass of 80 ms was counted twice, once as the forward pass."""
+    evidence = evenly(middle=middle)
+    moved = pl.col("addr").is_in(list(STAGES[1])) * round(later * MS)
+    steps = evidence.steps.with_columns(pl.col("start_ns", "end_ns") + moved)
+    assert named(dataclasses.replace(evidence, steps=steps)) == names
 
 
 @pytest.mark.parametrize(("ready", "names"), [(114, ["2"]), (115, [])])

@@ -220,7 +220,7 @@ def steps(table: pl.DataFrame, *, values: RhythmSettings = DEFAULT) -> pl.DataFr
 def ended_by(table: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     """Number the steps of all flows as one job, as the bursts of some pairs show them."""
     joint = job_steps.steps_of_jobs(table.with_columns(job_id=pl.lit("j")), DEFAULT)
-    return gradient_ends.steps_ended_by(joint, pairs, DEFAULT).numbered
+    return gradient_ends.steps_ended_by(joint, pairs.with_columns(kind=pl.lit("dp")), DEFAULT).numbered
 
 
 def ends_ms(numbered: pl.DataFrame) -> list[float]:
@@ -625,7 +625,7 @@ def test_the_last_step_has_a_number_though_joint_steps_end_in_its_middle(*, last
     table = flows(*gathers, *reductions)
     joint = job_steps.steps_of_jobs(table.with_columns(job_id=pl.lit("j")), DEFAULT)
     assert ends_ms(joint.numbered) == [1000 * step + 480 for step in range(20)]
-    pairs = table.select("src_addr", "dst_addr").unique()
+    pairs = table.select("src_addr", "dst_addr", kind=pl.lit("dp")).unique()
     numbered = gradient_ends.steps_ended_by(joint, pairs, DEFAULT, last_run=last_run).numbered
     ended = numbered.group_by("step").agg(pl.col("flow_end_ns").max()).sort("step")["flow_end_ns"] - WINDOW.start_ns
     assert (ended // MS).to_list()[-2:] == ([19_000, 20_000] if last_run else [18_000, 20_000])

@@ -23,7 +23,8 @@ STEPS = [1000.0 * number for number in range(30)]
 def ends(rows: list[Row], known: list[float], *, alone: bool = True) -> list[float]:
     """Return when steps end, in ms, given when they did as somebody found them; none where nobody is asked."""
     table = nic_pairs.in_order(flows(rows))
-    pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE_PAIR).with_columns(group=pl.lit("g"))
+    pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE_PAIR)
+    pairs = pairs.with_columns(group=pl.lit("g"), reduces=pl.lit(value=False), pauses=pl.lit(value=False))
     found_ns = [WINDOW.start_ns + round(end * MS) for end in known]
     steps = pl.DataFrame({"group": "g", "end_ns": found_ns})
     found = recut_at_step_ends(table, pairs, steps, pl.Series(["g"] if alone else [], dtype=pl.String), DEFAULT)
@@ -124,6 +125,16 @@ def test_pairs_with_few_of_a_senders_bytes_end_no_step(share: float, *, counts: 
     records = np.tile([0, 0, 1], 10), times, np.tile([500, 500, round(1000 * share)], 10)
     wait = step_ends.waits(records, np.array([0, 0]), np.array([3]), np.array([65]), 10)
     assert np.exp(wait[0]) == pytest.approx(160 - 65 if counts else 125 - 65)
+
+
+def test_where_less_than_half_of_a_step_is_left_nobody_knows_when_the_rest_of_it_comes() -> None:
+    """The data end after ten steps of 100, with what is sent at 0, 10, 20 and 30 of each."""
+    times = np.array([step + at for step in range(0, 1000, 100) for at in (0, 10, 20, 30)])
+    at = np.array([20, 38, 39])
+    records = np.zeros(times.size, np.int64), times, np.full(times.size, 100)
+    waits = step_ends.waits(records, np.array([0]), at, times[at - 1] + 5, 10)
+    # Two messages are left after the second moment, one after the third: no wait of 5, but the mean of the logarithms.
+    assert np.exp(waits) == pytest.approx([515 - 435, 925 - 915, np.sqrt(80 * 10)])
 
 
 def layers(begins: list[float]) -> list[Row]:

@@ -1,0 +1,50 @@
+"""Gradient ends: where steps end if only some pairs, or some messages, synchronise gradients and others never pause."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from handmade import MB, MS, WINDOW, Row, every, flows, ring
+
+from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.step_division.joint import gradient_ends, job_steps
+
+DEFAULT = RhythmSettings()
+STEPS = every(1000, count=20)
+HOPS = ["ab", "bc", "cd", "da", "ef", "fg", "gh", "he"]
+REPLICAS = ["ae", "bf", "cg", "dh"]
+
+
+def hybrid(gradient: int = 2 * MB) -> list[Row]:
+    """Return steps that end after 980 ms: two groups of four NICs gather shards of parameters until 280 ms after a
+    step's begin, and from 480 ms on, each hop at times of its own. Gradients are reduced between the groups then."""
+    draw = np.random.default_rng(4)
+    rows: list[Row] = []
+    for step in STEPS:
+        for src, dst in HOPS:
+            begins = [*draw.uniform(20, 270, 2), *draw.uniform(480, 960, 4)]
+            rows += [(step + at, step + at + 10, src, dst, 20 * MB) for at in begins]
+        for after in (560, 690, 820, 970):
+            for pair in REPLICAS:
+                rows += ring(pair, [step + after], length=10, parts=1, size=gradient)
+    return rows
+
+
+def ended_ms(rows: list[Row], kind: str = "dp") -> tuple[list[float], list[float]]:
+    """Return when the joint steps of a job end, and when they do by the pairs that synchronise gradients, all of one
+    kind."""
+    table = flows(rows)
+    joint = job_steps.steps_of_jobs(table.with_columns(job_id=pl.lit("j")), DEFAULT)
+    pairs = table.select("src_addr", "dst_addr").unique().with_columns(kind=pl.lit(kind))
+    own = gradient_ends.steps_ended_by(joint, pairs, DEFAULT)
+    found = (one.numbered.group_by("step").agg(pl.col("flow_end_ns").max()).sort("step") for one in (joint, own))
+    before, after = ([(end - WINDOW.start_ns) / MS for end in one["flow_end_ns"]] for one in found)
+    return before, after
+
+
+def test_gradients_between_groups_that_share_parameters_end_the_step() -> None:
+    """HSDP: the longest silence is that between the passes, and most bytes are gathered throughout the step."""
+    joint, own = ended_ms(hybrid())
+    assert joint[1] % 1000 < 300
+    assert own == pytest.approx([step + 980 for step in STEPS])
