@@ -106,8 +106,9 @@ def _kinds_of_job(rows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     link, back = host[src] * hosts + host[dst], host[dst] * hosts + host[src]
     fills, gathers = (some.to_numpy() >= MAJORITY for some in (rows["filling"], rows["filling"] * rows["together"]))
     evidence = _kind_log_likelihoods(rows, voted)
+    role = _role_numbers(bytes_, rows["expert"].to_numpy() >= MAJORITY)
     label, sure = _likeliest_labels(
-        Job(src, dst, link, back, evidence, voted, fills, gathers, bytes_, _role_numbers(bytes_), host, rail)
+        Job(src, dst, link, back, evidence, voted, fills, gathers, bytes_, role, host, rail)
     )
     return rows.select("pair").with_columns(likeliest=pl.Series(np.array(KINDS)[label]), posterior=pl.Series(sure))
 
@@ -142,9 +143,15 @@ def _kind_log_likelihoods(rows: pl.DataFrame, told: Labels) -> Floats:
     return found
 
 
-def _role_numbers(bytes_: Floats) -> Integers:
-    order = np.argsort(bytes_, kind="stable")
-    steps = np.diff(np.log(bytes_[order])) > SAME_ROLE
+def _role_numbers(bytes_: Floats, varied: npt.NDArray[np.bool_]) -> Integers:
+    """Number the roles of pairs: as many bytes, and either the same ones in each step or others each time.
+
+    Parameters
+    ----------
+    bytes_, varied : shape (pairs,), what each moves in a step, and whether that varies as tokens do
+    """
+    order = np.lexsort((bytes_, varied))
+    steps = (np.diff(np.log(bytes_[order])) > SAME_ROLE) | (np.diff(varied[order].astype(np.int64)) != 0)
     role = np.empty(bytes_.size, np.int64)
     role[order] = np.r_[0, np.cumsum(steps)]
     return role
