@@ -144,14 +144,20 @@ def _kind_log_likelihoods(rows: pl.DataFrame, told: Labels) -> Floats:
 
 
 def _role_numbers(bytes_: Floats, varied: npt.NDArray[np.bool_]) -> Integers:
-    """Number the roles of pairs: as many bytes, and either the same ones in each step or others each time.
+    """Number the roles of pairs: they carry as many bytes. Of those that do about so, what carries more than all the
+    others, and is alone in varying as tokens do or in not doing so, is another role: loads are balanced by chance.
 
     Parameters
     ----------
     bytes_, varied : shape (pairs,), what each moves in a step, and whether that varies as tokens do
     """
-    order = np.lexsort((bytes_, varied))
-    steps = (np.diff(np.log(bytes_[order])) > SAME_ROLE) | (np.diff(varied[order].astype(np.int64)) != 0)
+    order = np.argsort(bytes_, kind="stable")
+    by_size, turns = bytes_[order], np.diff(varied[order].astype(np.int64)) != 0
+    steps = np.diff(np.log(by_size)) > SAME_ROLE
+    about = np.r_[0, np.cumsum(steps)]
+    within = turns & ~steps
+    once = np.bincount(about[1:][within], minlength=about[-1] + 1) == 1
+    steps |= within & once[about[1:]] & (np.diff(by_size) > 0)
     role = np.empty(bytes_.size, np.int64)
     role[order] = np.r_[0, np.cumsum(steps)]
     return role
