@@ -82,8 +82,7 @@ class ParallelismSettings:
         unit="ratio",
         low=0,
         high=1,
-        reason="variation of a pair's bytes per step that is surely that of routed messages: these vary by a percent, "
-        "gradients do not; less is less sure",
+        reason="variation of a pair's bytes per step: routed expert messages vary by a percent, gradients do not",
     )
     expert_sizes: float = number(
         0.5,

@@ -34,5 +34,5 @@ def test_degrees_and_kinds_are_the_true_ones(capture: str, degrees: dict[str, in
 def test_blocks_along_a_ring_of_gradients_are_no_replicas(tmp_path: Path) -> None:
     """Nobody knows whether such a ring gathers; it does not fill every step, so nobody says that all are replicas."""
     run = scored_run(REAL / "cp4_ring_same_way", "flows_coarse.parquet", tmp_path / "w.duckdb", validated=False)
-    verdicts = {row["degree"]: row for row in run.figures["all"]["degrees"]}
+    verdicts = run.figures["all"]["degrees"]
     assert {name: row["wrong"] for name, row in verdicts.items()} == dict.fromkeys(verdicts, 0)

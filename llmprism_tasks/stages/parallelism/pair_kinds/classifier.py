@@ -49,10 +49,9 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     counts = np.diff(offsets)
     bytes_ = by_step["step_bytes"].to_numpy().astype(np.float64)
     typical = robust.medians(bytes_, offsets)
-    # Records that the collector splits have new sizes, too, but in all the same bytes. The less these vary, the less it
-    # is like tokens.
+    # Records that the collector splits have new sizes, too, but in all the same bytes.
     deviations = robust.sigmas(bytes_, offsets, typical)
-    varies = np.minimum(deviations / (settings.parallelism.expert_variation * typical), 1.0)
+    varies = deviations >= settings.parallelism.expert_variation * typical
     expert, filling = (ragged.sums(by_step[kind].to_numpy(), offsets) / counts for kind in ("expert", "filling"))
     common, burst = (by_step[name].to_numpy() for name in ("size", "burst_size"))
     sent = steps.select(*STREAM, "stream_bytes", "spread", "share", "job_steps")
@@ -64,7 +63,7 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         by_step.select("pair")[offsets[:-1]]
         .with_columns(
             alike=deviations <= settings.rhythm.byte_tolerance * typical,
-            expert=expert * varies,
+            expert=np.where(varies, expert, 0.0),
             filling=filling,
             distinct_sizes=ragged.commonest(by_step["distinct"].to_numpy(), offsets),
             bytes_per_step=typical,

@@ -106,9 +106,8 @@ def _kinds_of_job(rows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     link, back = host[src] * hosts + host[dst], host[dst] * hosts + host[src]
     fills, gathers = (some.to_numpy() >= MAJORITY for some in (rows["filling"], rows["filling"] * rows["together"]))
     evidence = _kind_log_likelihoods(rows, voted)
-    role = _role_numbers(bytes_, rows["expert"].to_numpy() >= MAJORITY)
     label, sure = _likeliest_labels(
-        Job(src, dst, link, back, evidence, voted, fills, gathers, bytes_, role, host, rail)
+        Job(src, dst, link, back, evidence, voted, fills, gathers, bytes_, _role_numbers(bytes_), host, rail)
     )
     return rows.select("pair").with_columns(likeliest=pl.Series(np.array(KINDS)[label]), posterior=pl.Series(sure))
 
@@ -143,21 +142,9 @@ def _kind_log_likelihoods(rows: pl.DataFrame, told: Labels) -> Floats:
     return found
 
 
-def _role_numbers(bytes_: Floats, varied: npt.NDArray[np.bool_]) -> Integers:
-    """Number the roles of pairs: they carry as many bytes. Of those that do about so, what carries more than all the
-    others, and is alone in varying as tokens do or in not doing so, is another role: loads are balanced by chance.
-
-    Parameters
-    ----------
-    bytes_, varied : shape (pairs,), what each moves in a step, and whether that varies as tokens do
-    """
+def _role_numbers(bytes_: Floats) -> Integers:
     order = np.argsort(bytes_, kind="stable")
-    by_size, turns = bytes_[order], np.diff(varied[order].astype(np.int64)) != 0
-    steps = np.diff(np.log(by_size)) > SAME_ROLE
-    about = np.r_[0, np.cumsum(steps)]
-    within = turns & ~steps
-    once = np.bincount(about[1:][within], minlength=about[-1] + 1) == 1
-    steps |= within & once[about[1:]] & (np.diff(by_size) > 0)
+    steps = np.diff(np.log(bytes_[order])) > SAME_ROLE
     role = np.empty(bytes_.size, np.int64)
     role[order] = np.r_[0, np.cumsum(steps)]
     return role

@@ -146,19 +146,17 @@ def test_gradients_go_round_and_do_not_end_where_they_came_from(closing: list[st
     assert {seen[link] for link in both_ways("ab", "bc", *closing)} == {told}
 
 
-@pytest.mark.parametrize(("misread", "mb", "told"), [(3, 5.0, {"ep"}), (9, 5.0, {"pp"}), (9, 5.1, {"ep"})])
-def test_between_two_hosts_all_pairs_that_carry_as_much_are_of_one_kind(
-    misread: int, mb: float, told: set[str]
-) -> None:
+@pytest.mark.parametrize(("misread", "told"), [(3, {"ep"}), (9, {"pp"})])
+def test_between_two_hosts_all_pairs_that_carry_as_much_are_of_one_kind(misread: int, told: set[str]) -> None:
     """Tokens and activations of two stages are as many bytes by chance: each stage is two hosts of two NICs, which send
-    tokens to each other, and activations to the next stage. Where all that varies carries less, it is tokens."""
+    tokens to each other, and activations to the next stage."""
     hosts = on_hosts("ab", "cd", "ef", "gh")
     tokens = [
         way for ours, others in (("ab", "cd"), ("ef", "gh")) for a in ours for b in others for way in (a + b, b + a)
     ]
     links = both_ways("ae", "bf", "cg", "dh")
     seem = [
-        *seeming(links, "pp", mb, sure=0.9),
+        *seeming(links, "pp", 5.1, sure=0.9),
         *seeming(tokens[misread:], "ep", 5),
         *seeming(tokens[:misread], "pp", 5, sure=0.6, expert=0.9),
     ]
@@ -304,18 +302,6 @@ def test_no_kind_is_more_likely_than_certain() -> None:
         for link in all_with_all(nics)
     ]
     assert max(sure for _, sure in found(*parts).values() if sure is not None) <= 1.0
-
-
-@pytest.mark.parametrize(("varies", "told"), [(1.0, "ep"), (0.55, "ep"), (0.3, "dp")])
-def test_tokens_may_be_as_many_bytes_as_gradients_of_experts_by_chance(varies: float, told: str) -> None:
-    """Four ranks with experts over two each. A ring of all goes back over one way of each exchange; each expert has two
-    replicas, whose gradients happen to be as many bytes."""
-    ring, experts = seeming(around("adcb"), "dp", 20), seeming(both_ways("ac", "bd"), "dp", 8.41)
-    ring = [pair | {"bytes_per_step": 29e6} if pair["dst_addr"] in "ac" else pair for pair in ring]
-    tokens = seeming(["ab", "cd"], "ep" if varies >= 0.5 else "dp", 8.39, expert=varies)
-    own = kinds(ring, experts, [pair | {"expert": varies} for pair in tokens], hosts=on_hosts(*"abcd"))
-    assert {own[link] for link in ("ab", "cd")} == {told}
-    assert {own[link] for link in [*around("adcb"), *both_ways("ac", "bd")]} == {"dp"}
 
 
 @pytest.mark.parametrize("channels", [4, 2])
