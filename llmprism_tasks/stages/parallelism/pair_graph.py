@@ -20,7 +20,8 @@ def gradients_apart(pairs: pl.DataFrame, ring_share: float) -> pl.DataFrame:
     """Call synchronised pairs `other` that link two gradient groups: the embedding of first and last stage, norms.
 
     Links that touch about all NICs are gradients too: those of the dense layers, across the groups of each expert's
-    replicas. The embedding touches two stages, which are all only where they are neighbours and its pair is a
+    replicas, or of shards, across the groups of hosts that hold all of them. NICs with no larger ring are in none that
+    is linked. The embedding touches two stages, which are all only where they are neighbours and its pair is a
     pipeline's. So is whatever links groups in a job with experts and without a pipeline.
 
     Parameters
@@ -47,19 +48,19 @@ def gradients_apart(pairs: pl.DataFrame, ring_share: float) -> pl.DataFrame:
     for end in ENDS:
         sized = sized.join(group.rename({"addr": end, "component": f"{end}_group"}), on=["job_id", end], how="left")
     joins = ~sure & (pl.col("src_addr_group") != pl.col("dst_addr_group")).fill_null(value=True)
-    joining = sized.filter(joins).select("job_id", *ENDS)
+    joining = sized.filter(joins).select("job_id", *ENDS, "bytes_per_step")
     touched = (
-        pl.concat([joining.select("job_id", addr=pl.col(end)) for end in ENDS])
+        pl.concat([joining.select("job_id", "bytes_per_step", addr=pl.col(end)) for end in ENDS])
         .group_by("job_id")
-        .agg(touched=pl.col("addr").n_unique())
+        .agg(touched=pl.col("addr").n_unique(), joined=pl.col("bytes_per_step").max())
     )
     everywhere = (
-        largest.group_by("job_id")
-        .len()
-        .join(touched, on="job_id")
-        .filter(pl.col("touched") >= AGREEING_NICS * pl.col("len"))
+        largest.join(touched, on="job_id")
+        .group_by("job_id")
+        .agg(pl.col("touched").first(), ringed=(pl.col("largest") > pl.col("joined")).sum())
+        .filter(pl.col("touched") >= AGREEING_NICS * pl.col("ringed"))
     )
-    apart = joining.join(everywhere, on="job_id", how="anti").with_columns(apart=True)
+    apart = joining.select("job_id", *ENDS).join(everywhere, on="job_id", how="anti").with_columns(apart=True)
     return (
         pairs.join(apart, on=["job_id", *ENDS], how="left")
         .with_columns(kind=pl.when("apart").then(pl.lit("other")).otherwise("kind"))

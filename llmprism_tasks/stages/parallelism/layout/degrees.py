@@ -55,7 +55,9 @@ def likeliest(
     return told.with_columns(pl.when(~contrary).then(pl.col("tp", "dp", "ep"))).drop("asked"), seen
 
 
-def unless_sharded(laid: pl.DataFrame, sharded: pl.DataFrame, pairs: pl.DataFrame, same_bytes: float) -> pl.DataFrame:
+def unless_sharded(
+    laid: pl.DataFrame, sharded: pl.DataFrame, pairs: pl.DataFrame, *, same_bytes: float, every_step: float
+) -> pl.DataFrame:
     """Keep `tp`, `dp` and `cp` of jobs whose parameters are not gathered layer by layer, or that surely share them.
 
     Replicas that share parameters meet in every layer, as tensor-parallel peers do. A ring through all GPUs of hosts
@@ -63,9 +65,9 @@ def unless_sharded(laid: pl.DataFrame, sharded: pl.DataFrame, pairs: pl.DataFram
     is the same as one ring for each place in the hosts.
 
     A ring that goes on through the step may be one of gradients along which blocks of context go, so `cp` is NULL;
-    where as much goes one way round as the other, gathers and reductions do. Where most of its bytes come in one burst,
-    `dp` is NULL, too: of rings that fill the step, most gather. Where there are experts or stages, too, these say more
-    of the job than its rings.
+    where as much goes one way round as the other, gathers and reductions do. Where most of its bytes come in one burst
+    in more than a few steps, `dp` is NULL, too: gathers and the reductions between them fill every step, and of rings
+    that do, most gather. Where there are experts or stages, too, these say more of the job than its rings.
 
     Parameters
     ----------
@@ -73,10 +75,13 @@ def unless_sharded(laid: pl.DataFrame, sharded: pl.DataFrame, pairs: pl.DataFram
     sharded : `job_id`, `sharded`, as `job_profile.sharded` returns
     pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, `bytes_per_step`, `filling`
     same_bytes : ratio by which the bytes of both directions may differ
+    every_step : ratio of the steps in which something has to be so to be so in every step
     """
     gathered = pl.col("job_id").is_in(sharded.filter("sharded")["job_id"].implode())
     mixed = pl.col("job_id").is_in(pairs.filter(pl.col("kind").is_in(["ep", "pp"]))["job_id"].implode())
-    both_ways, filled = (pl.col("job_id").is_in(some.implode()) for some in _gathering_jobs(pairs, same_bytes))
+    both_ways, filled = (
+        pl.col("job_id").is_in(some.implode()) for some in _gathering_jobs(pairs, same_bytes, every_step)
+    )
     peers = (gathered & (pl.col("tp") > 1)).fill_null(value=False)
     blocks = gathered & ~mixed & ~both_ways
     return laid.with_columns(
@@ -84,13 +89,13 @@ def unless_sharded(laid: pl.DataFrame, sharded: pl.DataFrame, pairs: pl.DataFram
     )
 
 
-def _gathering_jobs(pairs: pl.DataFrame, same_bytes: float) -> tuple[pl.Series, pl.Series]:
+def _gathering_jobs(pairs: pl.DataFrame, same_bytes: float, every_step: float) -> tuple[pl.Series, pl.Series]:
     """Return the jobs of which most gradients' pairs carry as much as the one that goes the other way, and those of
-    which most fill the step."""
+    which most fill every step."""
     reducing = pairs.filter(pl.col("kind") == "dp").select("job_id", *ENDS, "bytes_per_step", "filling")
     back = reducing.select("job_id", src_addr="dst_addr", dst_addr="src_addr", back="bytes_per_step")
     alike = (pl.col("bytes_per_step") / pl.col("back")).log().abs() <= np.log1p(same_bytes)
-    fills = pl.col("filling") >= MAJORITY
+    fills = pl.col("filling") >= every_step
     ratios = (
         reducing.join(back, on=["job_id", *ENDS], how="left")
         .group_by("job_id")

@@ -99,7 +99,13 @@ def _layout_from_steps(
         job_profile.brevity(flows, kinds, periods),
         job_profile.gradients(kinds, seen.groups, seen.nics),
     ]
-    laid = degrees.unless_sharded(laid, sharded, kinds, settings.rhythm.byte_tolerance)
+    laid = degrees.unless_sharded(
+        laid,
+        sharded,
+        kinds,
+        same_bytes=settings.rhythm.byte_tolerance,
+        every_step=settings.parallelism.steady_presence,
+    )
     throughout = (pl.col("kind") == "dp") & pl.col("job_id").is_in(sharded.filter("sharded")["job_id"].implode())
     return laid, seen, measured, pp_stages(by_step, piped, kinds.filter(~throughout), laid, seen.groups, job_members)
 

@@ -160,17 +160,23 @@ def sharded(
     """Return `job_id`, `sharded`: parameters are gathered through the whole step, or gradients reduced in one burst.
 
     NULL in between. Both directions of a link count together, for gathers may go round the other way. Links that carry
-    other kinds, too, may be busy for longer, so the less busy ones decide. A single replica shares with nobody.
+    other kinds, too, may be busy for longer, so the less busy ones decide. Where there are no other kinds, it is those
+    of the rings that move most: what is sharded in groups of hosts is reduced among these in the backward pass alone,
+    in much fewer bytes (HSDP). A single replica shares with nobody.
 
     Parameters
     ----------
     sent : as `by_step` returns
-    pairs : `pair`, `job_id`, `src_addr`, `dst_addr`, `kind`
+    pairs : `pair`, `job_id`, `src_addr`, `dst_addr`, `kind`, `bytes_per_step`
     periods : `job_id`, `period_ns`
     laid : `job_id`, `dp`, `cp`
     """
     link = pl.struct("job_id", low=pl.min_horizontal(ENDS), high=pl.max_horizontal(ENDS)).rank("dense")
-    reducing = pairs.filter(pl.col("kind") == "dp").select("pair", "job_id", link=link)
+    alone = pl.col("kind").is_in(["other", "dp"]).all().over("job_id")
+    gradients = pairs.with_columns(alone=alone).filter(pl.col("kind") == "dp")
+    largest = pl.col("bytes_per_step").max().over("job_id")
+    main = ~pl.col("alone") | (pl.col("bytes_per_step") >= settings.ring_share * largest)
+    reducing = gradients.filter(main).select("pair", "job_id", link=link)
     spread = (
         sent.join(reducing.select("pair", "link"), on="pair")
         .group_by("link", "step")

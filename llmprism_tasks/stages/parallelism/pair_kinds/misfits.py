@@ -79,7 +79,8 @@ def misfits(job: Job, label: Labels) -> dict[str, int]:
     for kind in is_.values():
         used[job.src[kind]] = used[job.dst[kind]] = True
     found["idle"] = int((~used).sum())
-    found["uneven"] = _count_uneven_nics(job, group, reducing)
+    through = connected_components(*_joined_through_hosts(job, reducing), n)
+    found["uneven"] = min(_count_uneven_nics(job, one, reducing) for one in (group, through))
     return found
 
 
@@ -116,6 +117,26 @@ def _count_uneven_nics(job: Job, group: Integers, reducing: npt.NDArray[np.bool_
     counted = seen | ~np.isin(job.host, job.host[seen])
     sizes = np.bincount(group, minlength=job.host.size)[group[counted]]
     return int(sizes.size - np.bincount(sizes).max())
+
+
+def _joined_through_hosts(job: Job, reducing: npt.NDArray[np.bool_]) -> tuple[Integers, Integers]:
+    """Return the pairs that reduce something, and pairs of NICs of one host that such a ring joins inside it: those it
+    comes in by, and those that it passes by there. It has a channel at each of a few NICs then (NCCL), and goes through
+    all GPUs."""
+    src, dst = [job.src[reducing]], [job.dst[reducing]]
+    for role in np.unique(job.role[reducing]):
+        some = reducing & (job.role == role)
+        taken = np.zeros(job.host.size, bool)
+        taken[job.src[some]] = taken[job.dst[some]] = True
+        first = np.full(int(job.host.max()) + 1, -1)
+        first[job.host[taken]] = np.flatnonzero(taken)
+        passed = np.flatnonzero(~taken & (first[job.host] >= 0))
+        src.append(first[job.host[passed]])
+        dst.append(passed)
+        ends = np.flatnonzero(taken & np.isin(job.host, job.host[passed]))
+        src.append(first[job.host[ends]])
+        dst.append(ends)
+    return np.concatenate(src), np.concatenate(dst)
 
 
 def _count_excess_peers(job: Job, some: npt.NDArray[np.bool_], most: int) -> int:

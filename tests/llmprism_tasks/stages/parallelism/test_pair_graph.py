@@ -72,6 +72,15 @@ def test_links_across_groups_that_touch_about_all_nics_are_gradients(linked: int
     assert found[("a", "e")] == kind
 
 
+@pytest.mark.parametrize(("larger", "kind"), [(10.0, "dp"), (30.0, "other")])
+def test_nics_that_have_no_larger_ring_are_in_no_group_that_is_linked(larger: float, kind: str) -> None:
+    """HSDP: shards go around by few NICs of each host, and what is reduced among groups of hosts goes by all. Where
+    the others' rings are larger than what links groups, they are groups that nothing links."""
+    links = [(src, dst, "dp", 10.0) for src, dst in zip("abcd", "efgh", strict=True)]
+    beside = [(src, dst, "dp", larger) for one, other in ("ij", "kl", "mn") for src, dst in (one + other, other + one)]
+    assert kinds([*two_groups(10)[:-2], *links, *beside])["a", "e"] == kind
+
+
 @pytest.mark.parametrize(("others", "kind"), [(["ep"], "dp"), (["ep", "pp"], "other")])
 def test_links_beside_experts_are_gradients_unless_there_are_stages(others: list[str], kind: str) -> None:
     """Without a pipeline nothing but the rings of dense layers joins those of each expert's replicas."""

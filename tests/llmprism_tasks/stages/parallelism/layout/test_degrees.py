@@ -169,7 +169,7 @@ def unless(tp: int, pairs: pl.DataFrame, *, sharded: bool | None = True) -> tupl
     """Return what is kept of `tp`, `dp` and `cp` of a job of four replicas."""
     laid = pl.DataFrame({"job_id": ["j"], "tp": [tp], "pp": [1], "dp": [4], "cp": [1]})
     told = pl.DataFrame({"job_id": ["j"], "sharded": [sharded]}, schema_overrides={"sharded": pl.Boolean})
-    return unless_sharded(laid, told, pairs, 0.1).select("tp", "dp", "cp").row(0)
+    return unless_sharded(laid, told, pairs, same_bytes=0.1, every_step=0.8).select("tp", "dp", "cp").row(0)
 
 
 @pytest.mark.parametrize(
@@ -192,9 +192,9 @@ def test_what_goes_round_one_way_may_be_blocks_of_context_and_gradients(back: fl
     assert unless(1, pairs) == ((1, 4, 1) if told else (1, None, None))
 
 
-@pytest.mark.parametrize(("filling", "told"), [(0.6, True), (0.4, False)])
+@pytest.mark.parametrize(("filling", "told"), [(0.9, True), (0.7, False), (0.4, False)])
 def test_a_ring_that_fills_the_step_gathers_parameters_or_passes_blocks(filling: float, *, told: bool) -> None:
-    """Most such rings gather, so `dp` is told, but nobody knows that none of it is context."""
+    """Most that fill every step gather, so `dp` is told, but nobody knows that none of it is context."""
     assert unless(1, carrying(ring("abcd"), [1.0] * 4, filling)) == ((1, 4, None) if told else (1, None, None))
 
 

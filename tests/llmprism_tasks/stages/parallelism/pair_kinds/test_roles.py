@@ -302,3 +302,20 @@ def test_no_kind_is_more_likely_than_certain() -> None:
         for link in all_with_all(nics)
     ]
     assert max(sure for _, sure in found(*parts).values() if sure is not None) <= 1.0
+
+
+@pytest.mark.parametrize("channels", [4, 2])
+def test_shards_and_what_is_reduced_between_groups_of_hosts_are_both_gradients(channels: int) -> None:
+    """HSDP: parameters go around two hosts by a channel at each of a few NICs, and inside hosts through all GPUs. Each
+    GPU reduces its share with that of the other two hosts, both ways at the same time."""
+    a, b, c, d = hosts = ("abcd", "efgh", "ijkl", "mnop")
+    rings = [
+        link for some in ((a, b), (c, d)) for at in range(channels) for link in both_ways(some[0][at] + some[1][at])
+    ]
+    shares = [
+        link for some in ((a, c), (b, d)) for one, other in zip(*some, strict=True) for link in both_ways(one + other)
+    ]
+    gathered = seeming(rings, "dp", 900, filling=1.0, together=1.0)
+    reduced = seeming(shares, "dp", 90, filling=1.0, together=1.0)
+    told = found(gathered, reduced, hosts=on_hosts(*hosts))
+    assert {kind for kind, _ in told.values()} == {"dp"}
