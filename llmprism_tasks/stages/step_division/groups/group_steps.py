@@ -158,9 +158,8 @@ def recut_at_step_ends(
 
     Parameters
     ----------
-    flows, pairs : as `steps_together` takes them; `pairs` as `stream_rhythms` returns, besides, with `reduces` and
-        `pauses` (whether a pair synchronises gradients, and whether it is silent between its steps, beside pairs that
-        are not)
+    flows, pairs : as `steps_together` takes them; `pairs` as `stream_rhythms` returns, besides, with `pauses`:
+        whether a pair synchronises gradients and is silent between its steps, beside pairs that are not
     steps : `group`, `end_ns`, ascending in each group: when the steps ended that were found
     alone : groups that send hardly anything but what ends their steps, which may be sharded parameters
 
@@ -168,7 +167,7 @@ def recut_at_step_ends(
     -------
     the steps of groups that are silent between them, that end elsewhere, and of which no pair is a pipeline's
     """
-    linked = answered(pairs, settings).join(pairs.filter("reduces"), on="pair", how="anti")
+    linked = answered(pairs, settings).join(pairs.filter("pauses"), on="pair", how="anti")
     linked = pairs.join(linked, on="pair", how="semi").select("group").unique()
     asked = pairs.join(linked, on="group", how="anti", maintain_order="left")
     times, offsets, groups = _flow_arrays_and_groups(flows, asked, None)

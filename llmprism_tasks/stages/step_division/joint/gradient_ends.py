@@ -84,8 +84,8 @@ def _gradients_between_tokens(streams: Streams, ending: pl.DataFrame) -> pl.Data
 def _pausing_gradients(
     pairs: pl.DataFrame, ending: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings
 ) -> pl.DataFrame:
-    """Return pairs with two more columns: `reduces`, whether they synchronise gradients, and `pauses`, whether they do
-    nothing else, while their senders send most bytes over pairs that do not pause once in each step.
+    """Return pairs with `pauses`: whether they synchronise gradients once in each step and do nothing else, while their
+    senders send most bytes over pairs that do not pause once in each step.
 
     Where parameters are sharded inside groups of hosts and gathered throughout the step, gradients are reduced among
     the groups in the backward pass.
@@ -96,16 +96,15 @@ def _pausing_gradients(
     periods : `group`, `group_period_ns`
     """
     reduces = ending.filter(pl.col("kind") == "dp").select(*PAIR, reduces=pl.lit(value=True))
-    once = same_period("period_ns", "group_period_ns", settings).fill_null(value=False) & pl.col("reduces")
+    once = (same_period("period_ns", "group_period_ns", settings) & pl.col("reduces")).fill_null(value=False)
     known = (
         pairs.join(reduces, on=PAIR, how="left", maintain_order="left")
-        .with_columns(pl.col("reduces").fill_null(value=False))
         .join(periods.cast({"group": pairs.schema["group"]}), on="group", how="left", maintain_order="left")
         .with_columns(once=once)
     )
     sent = pl.col("bytes").filter(pl.col("once").any().over("group", "src_addr")).sum()
     few = pl.col("bytes").filter("once").sum() < MAJORITY * sent
-    return known.with_columns(pauses=pl.col("once") & few.over("group")).drop("once", "group_period_ns")
+    return known.select(pairs.columns, pauses=pl.col("once") & few.over("group"))
 
 
 def _groups_without_other_traffic(pairs: pl.DataFrame, ending: pl.DataFrame) -> pl.Series:
