@@ -35,7 +35,7 @@ LEAST_VOTERS = 3
 """
 
 LEAST_RECURRENCES = 3
-"""Times that something must come to come again and again: two equal distances between three hardly arise by chance."""
+"""How often something must be seen to recur: two equal distances between three hardly arise by chance."""
 
 THOUSANDFOLD_NATS = 7.0
 """Nats by which one reading is a thousand times as likely as another, which then counts no more."""

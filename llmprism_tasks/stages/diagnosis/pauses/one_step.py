@@ -21,14 +21,8 @@ from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, as_likely, candidate_columns
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.network.devices import NAMED_ALONE
+from llmprism_tasks.stages.diagnosis.pauses import habit
 from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES
-from llmprism_tasks.stages.diagnosis.pauses.habit import (
-    SAME_WORK_RATIO,
-    SLOW_STORAGE_RATIO,
-    is_habit,
-    is_slow_to_save,
-    pauses_of_steps,
-)
 from llmprism_tasks.stages.diagnosis.pauses.held_transfers import held_nics
 from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped_in_step
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
@@ -170,11 +164,11 @@ def _is_on_schedule(steps: Steps, slow: Flags) -> Flags:
     """
     at = np.flatnonzero(slow)
     excess = steps.excess[at]
-    alike = np.abs(excess[:, np.newaxis] - excess) <= SAME_WORK_RATIO * np.maximum(excess[:, np.newaxis], excess)
+    alike = np.abs(excess[:, np.newaxis] - excess) <= habit.SAME_WORK_RATIO * np.maximum(excess[:, np.newaxis], excess)
     scheduled = np.zeros_like(slow)
     scheduled[at] = [mine.sum() == REPEATED_WORK or _is_equally_spaced(at[mine]) for mine in alike]
     if _is_equally_spaced(at) or (at.size > 1 and bool(alike.all())):
-        scheduled[at] |= excess < SLOW_STORAGE_RATIO * np.median(excess)
+        scheduled[at] |= excess < habit.SLOW_STORAGE_RATIO * np.median(excess)
     return scheduled
 
 
@@ -284,7 +278,7 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
     habitual = _is_habitual(steps, course, quick, evidence)
     # What is usual nobody knows before the second checkpoint: it may cost as much of a window as regular ones.
     first = ~habitual & (steps.excess >= settings.least_checkpoint * evidence.window.length_ns)
-    saves &= is_slow_to_save(steps.excess, course.written, saving, first)
+    saves &= habit.is_slow_to_save(steps.excess, course.written, saving, first)
     rows = []
     if saves.any():
         wrote = f"while its members wrote {course.written[saves].sum() / 1e6:,.0f} MB to storage"
@@ -315,10 +309,12 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
 
 def _is_habitual(steps: Steps, course: Course, quick: Flags, evidence: Evidence) -> Flags:
     """Return in which steps the job pauses as it has paused before."""
-    whole = dataclasses.replace(evidence, pauses=pauses_of_steps(steps.job_id, steps.starts, steps.ends, evidence))
+    whole = dataclasses.replace(
+        evidence, pauses=habit.pauses_of_steps(steps.job_id, steps.starts, steps.ends, evidence)
+    )
     silent = np.maximum(course.longest, course.silent - np.median(course.silent[quick]))
     return np.array([
-        is_habit(steps.job_id, int(start), float(silent_ns), steps.model.usual_ns, whole)
+        habit.is_habit(steps.job_id, int(start), float(silent_ns), steps.model.usual_ns, whole)
         for start, silent_ns in zip(steps.starts, silent, strict=True)
     ])  # fmt: skip
 

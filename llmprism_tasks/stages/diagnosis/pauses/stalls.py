@@ -204,10 +204,8 @@ def _has_longer_steps(steps: pl.DataFrame, settings: DiagnosisSettings, *, one_h
 
 def apart(stalls: pl.DataFrame, others: pl.DataFrame) -> bool:
     """Return whether the stalls differ from the tail of ordinary delays: twice as late as other steps ever are."""
-    least, usual = (
-        stalls["late_ns"].quantile(1 - NOW_AND_THEN_QUANTILE),
-        others["late_ns"].quantile(NOW_AND_THEN_QUANTILE),
-    )
+    least = stalls["late_ns"].quantile(1 - NOW_AND_THEN_QUANTILE)
+    usual = others["late_ns"].quantile(NOW_AND_THEN_QUANTILE)
     return float(usual) <= MAJORITY * float(least)  # type: ignore[arg-type]
 
 

@@ -5,7 +5,7 @@ What the steps are `templates/` says; `balance.py` says whether they are parts o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -24,8 +24,8 @@ from llmprism_tasks.stages.step_division.groups.group_cut import (
     steps_between_empty_pipelines,
     steps_by_template,
 )
-from llmprism_tasks.stages.step_division.groups.pooled_traffic import Times, Traffic, pooled
-from llmprism_tasks.stages.step_division.groups.sample import SAMPLED_PAIRS, Sample, likeliest, samples
+from llmprism_tasks.stages.step_division.groups.pooled_traffic import Times, Traffic
+from llmprism_tasks.stages.step_division.groups.sample import Sample, likeliest, samples
 from llmprism_tasks.stages.step_division.groups.templates.fit import FOREVER
 from llmprism_tasks.stages.step_division.groups.templates.levels import (
     Steps,
@@ -172,43 +172,17 @@ def recut_at_step_ends(
     asked = pairs.join(linked, on="group", how="anti", maintain_order="left")
     times, offsets, groups = _flow_arrays_and_groups(flows, asked, None)
     ends = {group: part["end_ns"].to_numpy() for (group,), part in steps.group_by("group", maintain_order=True)}
-    pausing = dict(_pausing_traffic(flows, asked.filter("pauses")))
-    sharded = set(alone.to_list())
-
-    def recut(group: _Group) -> Found | None:
-        name = group.pairs["group"][0]
-        gradients = pausing.get(name)
-        find = partial(
-            repeated_at,
-            ends=ends.get(name, np.zeros(0, np.int64)),
-            settings=settings,
-            by_passes=name in sharded and gradients is None,
-            gradients=gradients,
+    names = [group.pairs["group"][0] for group in groups]
+    pausing, sharded = asked.filter("pauses")["pair"].to_numpy(), set(alone.to_list())
+    found = [
+        _recut_group(
+            *(times, offsets, group, ends.get(name, np.zeros(0, np.int64)), settings),
+            by_passes=name in sharded,
+            pausing=pausing,
         )
-        return _recut_group(times, offsets, group, settings, find)
-
-    return _keep_explained_groups([recut(group) for group in groups], asked, settings)
-
-
-def _pausing_traffic(flows: pl.DataFrame, pairs: pl.DataFrame) -> Iterator[tuple[object, Traffic]]:
-    """Yield the names of groups, and what some of their pairs send, as many as are looked at of a group.
-
-    Parameters
-    ----------
-    pairs : `pair`, `group`, `src_addr`
-    """
-    offsets = nic_pairs.starts_of_pairs(flows)
-    numbers = flows["pair"].to_numpy()[offsets[:-1]]
-    begins, ends, sizes = (flows[name].to_numpy() for name in nic_pairs.TIMES)
-    for (name,), theirs in pairs.sort("group", "pair").group_by("group", maintain_order=True):
-        some = theirs[np.unique(np.linspace(0, theirs.height - 1, SAMPLED_PAIRS).astype(np.int64))]
-        place = np.searchsorted(numbers, some["pair"].to_numpy())
-        yield (
-            name,
-            pooled(
-                (begins, ends, sizes), offsets, place, some["src_addr"].rank("dense").to_numpy().astype(np.int64) - 1
-            ),
-        )
+        for group, name in zip(groups, names, strict=True)
+    ]
+    return _keep_explained_groups(found, asked, settings)
 
 
 def _flow_arrays_and_groups(
@@ -328,11 +302,24 @@ def _recut_group(
     times: Times,
     offsets: Integers,
     group: _Group,
+    ends: Integers,
     settings: RhythmSettings,
-    find: Callable[[Traffic], Steps | None],
+    *,
+    by_passes: bool,
+    pausing: Integers,
 ) -> Found | None:
-    """Return the steps of one group, given what cuts its traffic where they end, as `repeated_at` does."""
-    sample, steps = likeliest(samples(times, offsets, group.place, group.sender), find)
+    """Return the steps of one group, given when they ended as somebody found them, and the pairs of gradients that
+    pause beside pairs that do not: what these send tells more than the passes."""
+    pauses, gradients = np.isin(group.pairs["pair"].to_numpy(), pausing), None
+    if pauses.any():
+        senders = np.unique(group.sender[pauses], return_inverse=True)[1]
+        gradients = samples(times, offsets, group.place[pauses], senders)[-1].traffic
+    sample, steps = likeliest(
+        samples(times, offsets, group.place, group.sender),
+        lambda traffic: repeated_at(
+            traffic, ends, settings, by_passes=by_passes and gradients is None, gradients=gradients
+        ),
+    )
     if sample is None or steps is None:
         return None
     cut = steps_by_template(steps, bytes_per_segment(times, offsets, group.place, steps.until_ns), group.back, settings)

@@ -43,8 +43,31 @@ def ended_ms(rows: list[Row], kind: str = "dp") -> tuple[list[float], list[float
     return before, after
 
 
-def test_gradients_between_groups_that_share_parameters_end_the_step() -> None:
-    """HSDP: the longest silence is that between the passes, and most bytes are gathered throughout the step."""
-    joint, own = ended_ms(hybrid())
+def tokens(seed: int) -> list[Row]:
+    """Return steps that end after 970 ms: tokens of any size in both passes, then gradients of one size over two of the
+    same pairs each way."""
+    draw = np.random.default_rng(seed)
+    rows: list[Row] = []
+    for step in STEPS:
+        for src, dst in ("ab", "ba", "cd", "dc", "ac", "ca", "bd", "db"):
+            begins = [*draw.uniform(20, 270, 8), *draw.uniform(520, 900, 4)]
+            rows += [(step + at, step + at + 2, src, dst, int(draw.uniform(5, 12) * MB)) for at in begins]
+        for pair in ("ac", "bd"):
+            rows += ring(pair, [step + 960], length=10, parts=1, size=20 * MB)
+    return rows
+
+
+@pytest.mark.parametrize(("gradient", "alone"), [(2 * MB, True), (29 * MB, True), (31 * MB, False)])
+def test_gradients_between_groups_that_share_parameters_end_the_step(gradient: int, *, alone: bool) -> None:
+    """HSDP: the longest silence is that between the passes. Each NIC sends 120 MB of shards in a step, and gradients
+    four times: where these are most of its bytes, the pairs are links like others, and steps stay as they were."""
+    joint, own = ended_ms(hybrid(gradient))
     assert joint[1] % 1000 < 300
-    assert own == pytest.approx([step + 980 for step in STEPS])
+    assert own == (pytest.approx([step + 980 for step in STEPS]) if alone else joint)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_sent_beside_gradients_of_one_size_ends_no_step(seed: int) -> None:
+    """The longest silence, and the latest bytes, are those of tokens."""
+    _, own = ended_ms(tokens(seed), "ep")
+    assert own == [step + 970 for step in STEPS]

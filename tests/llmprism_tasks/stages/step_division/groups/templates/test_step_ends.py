@@ -24,7 +24,7 @@ def ends(rows: list[Row], known: list[float], *, alone: bool = True) -> list[flo
     """Return when steps end, in ms, given when they did as somebody found them; none where nobody is asked."""
     table = nic_pairs.in_order(flows(rows))
     pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE_PAIR)
-    pairs = pairs.with_columns(group=pl.lit("g"), reduces=pl.lit(value=False), pauses=pl.lit(value=False))
+    pairs = pairs.with_columns(group=pl.lit("g"), pauses=pl.lit(value=False))
     found_ns = [WINDOW.start_ns + round(end * MS) for end in known]
     steps = pl.DataFrame({"group": "g", "end_ns": found_ns})
     found = recut_at_step_ends(table, pairs, steps, pl.Series(["g"] if alone else [], dtype=pl.String), DEFAULT)
