@@ -77,15 +77,20 @@ def _stall_row(
 ) -> dict[str, object] | None:
     if not steps.filter("longer")["current"].any():
         return None
-    pauses = _with_pauses(job_id, steps, evidence).filter("longer", "pauses")
+    every_pause = _with_pauses(job_id, steps, evidence).filter("pauses")
+    pauses = every_pause.filter("longer")
     if pauses.is_empty():
         return None
     written = _pauses_with_writes(job_id, pauses, steps, evidence)
-    if written is not None:  # what else the job pauses for, as for a longer sample, is no checkpoint
-        pauses = pauses.join(written, on="index", how="semi", maintain_order="left")
+    if written is not None:
+        # What else the job pauses for, as for a longer sample, is no checkpoint. And a checkpoint is one whether its
+        # step holds short samples or long ones: only the long ones stand out, later and more seldom than the job saves.
+        as_much = pl.col("bytes") >= MAJORITY * pl.lit(written["bytes"].median())
+        written = _written_during(job_id, every_pause, evidence).filter(as_much)
+        pauses = every_pause.join(written, on="index", how="semi", maintain_order="left")
     now = pauses.filter("current")
     usual_ns = float(steps["usual_ns"][0])
-    if now.is_empty() or pauses.height < LEAST_STALLS:
+    if not now["longer"].any() or pauses.height < LEAST_STALLS:
         return None
     pause_s, every = (float(column.median()) for column in (now["excess_ns"] / 1e9, pauses["index"].diff()))  # type: ignore[arg-type]
     if pause_s * 1e9 < settings.least_checkpoint * every * usual_ns:
@@ -189,16 +194,26 @@ def _pauses_with_writes(
     written = evidence.storage.filter(
         pl.col("job_id") == job_id,
         pl.col("flow_start_ns").is_between(pl.lit(since), pl.lit(until)),
-    ).sort("flow_start_ns")
-    during = written.join_asof(
-        pauses.select("pause_ns", "back_ns", "index").sort("pause_ns"),
-        left_on="flow_start_ns",
-        right_on="pause_ns",
-        check_sortedness=False,
-    ).filter(pl.col("flow_start_ns") < pl.col("back_ns"))
-    each = during.group_by("index").agg(pl.col("bytes").sum()).filter(pl.col("bytes") >= CHECKPOINT_BYTES)
-    most = int(during["bytes"].sum()) >= MAJORITY * int(written["bytes"].sum())
+    )
+    each = _written_during(job_id, pauses, evidence)
+    most = int(each["bytes"].sum()) >= MAJORITY * int(written["bytes"].sum())
     return each if each.height >= LEAST_STALLS and most else None
+
+
+def _written_during(job_id: str, pauses: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+    """Return what members write to storage in each pause in which they write a checkpoint: `index`, `bytes`."""
+    during = (
+        evidence.storage.filter(pl.col("job_id") == job_id)
+        .sort("flow_start_ns")
+        .join_asof(
+            pauses.select("pause_ns", "back_ns", "index").sort("pause_ns"),
+            left_on="flow_start_ns",
+            right_on="pause_ns",
+            check_sortedness=False,
+        )
+        .filter(pl.col("flow_start_ns") < pl.col("back_ns"))
+    )
+    return during.group_by("index").agg(pl.col("bytes").sum()).filter(pl.col("bytes") >= CHECKPOINT_BYTES)
 
 
 def _is_habit(pauses: pl.DataFrame, now_ns: float, every: float, usual_ns: float) -> bool:

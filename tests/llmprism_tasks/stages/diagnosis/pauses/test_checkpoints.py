@@ -33,6 +33,7 @@ def job(
     more: float = 0,
     long: Sequence[int] = (),
     slower: Mapping[int, float] | None = None,
+    samples: float = 0,
 ) -> Evidence:
     """Return evidence about a ring of four whose steps end with a burst, and pause after those before `saved`.
 
@@ -45,9 +46,10 @@ def job(
     more : how much longer each pause is than the one before, ms
     long : steps that begin with as long a silence, without a write
     slower : how many times as long the pauses before some steps are
+    samples : how much longer the longest samples take than the shortest, ms; one step in five holds either
     """
     waits = dict.fromkeys(long, pause) | {i: pause * (slower or {}).get(i, 1) + more * at for at, i in enumerate(saved)}
-    lengths = [STEP + waits.get(i, 0.0) for i in range(count)]
+    lengths = [STEP + waits.get(i, 0.0) + samples * (2 * i % 5) / 4 for i in range(count)]
     begin = -sum(lengths[:before])
     rows: list[Row] = []
     storage: list[tuple[str, int, int]] = []
@@ -133,6 +135,13 @@ def test_a_job_that_has_always_paused_does_so_by_choice(first: int, pause: float
 def test_a_habit_that_takes_twice_as_long_as_before_is_told(before: int, slower: float, told: int) -> None:
     """Checkpoints of a second and a half after each ten steps, of which the last goes to slow storage."""
     assert len(found(job(1500, (3, 13, 23, 33), before=before, slower={33: slower}, count=40))) == told
+
+
+@pytest.mark.parametrize(("saved", "told"), [((5, 15, 27, 37, 47), 0), ((27, 37, 47), 1)])
+def test_a_habit_is_one_from_its_first_checkpoint_on(saved: Sequence[int], told: int) -> None:
+    """The first two fall into steps of short samples, which are no longer for it than steps of long ones are anyway."""
+    evidence = job(600, saved, before=40, count=50, samples=400)
+    assert len(found(evidence, least_checkpoint=0.05)) == told
 
 
 def test_checkpoints_that_have_become_slow_are_usual_when_three_quarters_are() -> None:
