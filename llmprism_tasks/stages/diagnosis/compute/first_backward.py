@@ -16,6 +16,7 @@ import polars as pl
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.kernels import first_reply
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
+from llmprism_tasks.stages.diagnosis.own_work.nic_arrays import without_logs
 from llmprism_tasks.stages.timeline.kernels.step_lookup import Series
 from llmprism_tasks.stages.timeline.placement import NIC
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -44,7 +45,7 @@ def first_backward_times(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.Da
     """
     if steps.is_empty():
         return [pl.Series(name, [], pl.Int64) for name in ("gradient_ns", "answer_ns")]
-    flows = nic_pairs.in_order(flows)
+    flows = nic_pairs.in_order(without_logs(flows))
     hops, backward = _pipeline_hops(flows, stages), pl.col("way") == -1
     spans = steps.select(*NIC, "start_ns", "end_ns", row=pl.int_range(pl.len())).sort(*NIC, "start_ns")
     nics = spans.select(NIC).unique(maintain_order=True).with_row_index("nic")

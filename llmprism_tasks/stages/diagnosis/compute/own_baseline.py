@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import MAJORITY, sigma_about_zero
+from llmprism_tasks.numerics.robust import LEAST_VOTERS, MAJORITY, sigma_about_zero
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import HEALTHY_STEP_QUANTILE, Evidence
 from llmprism_tasks.stages.diagnosis.own_work.own_work import PEER_COLUMNS, own_work
@@ -35,7 +35,11 @@ def against_past(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFram
     longer = evidence.once(slow_run.find, settings).select("job_id", since_ns="start_ns")
     if longer.is_empty():
         return evidence.work.clear().with_columns(noise=pl.lit(0.0), common=pl.lit(value=False))
-    few = evidence.work.group_by("job_id").agg(pl.col("members").max()).filter(pl.col("members") <= FEW_REPLICAS)
+    stages = pl.col("addr").filter(pl.col("last_stage").is_not_null()).n_unique()
+    few = evidence.work.group_by("job_id").agg(pl.col("members").max(), stages=stages)
+    # Stages without replicas show what their samples are, which only `lone_against_past` takes off.
+    lone = (pl.col("members") == 1) & (pl.col("stages") >= LEAST_VOTERS)
+    few = few.filter(pl.col("members") <= FEW_REPLICAS, ~lone)
     work = evidence.work.join(longer, on="job_id").join(few, on="job_id", how="semi")
     ratio = pl.col("pace") / pl.col("usual")
     slow = pl.col("start_ns") >= pl.col("since_ns")
@@ -53,6 +57,44 @@ def against_past(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFram
         .with_columns(least=least)
         .with_columns(excess=pl.col("ratio") / of_stage - 1, common=more < 1 + settings.least_effect)
         .drop("since_ns", "usual", "ratio", "least")
+    )
+
+
+def lone_against_past(work: pl.DataFrame) -> pl.DataFrame:
+    """Compare NICs that have no peers with their own past.
+
+    The stages of a pipeline pass the same micro-batches. By what a step's first passes are longer in most stages, its
+    samples are longer, and that is no NIC's own. Of two stages nobody can tell.
+
+    Parameters
+    ----------
+    work : as `Evidence.work`
+
+    Returns
+    -------
+    the same rows, with `excess` over the NIC's own past where there are no peers (NULL for a NIC all of whose steps are
+    of the window), `by_past`: whether there are none, and `samples`: how many times as long as usual the step's samples
+    make a pass, 1 where nobody can tell
+    """
+    lone = pl.col("excess").is_null()
+    step = ["job_id", "step_index", "piped"]
+    shared = pl.col("piped") & (pl.len().over(step) >= LEAST_VOTERS)
+    # Stages differ for ever, as by the loss that the last one computes, too. That is taken off first.
+    of_stage = (pl.col("pace") / pl.col("pace").median().over(step)).alias("of_stage")
+    usual = pl.col("of_stage").quantile(HEALTHY_STEP_QUANTILE).over(NIC)
+    typical = pl.col("like_others").quantile(0.5, "lower").over(step)
+    alone = pl.col("pace") / pl.col("samples")
+    past = alone / alone.quantile(HEALTHY_STEP_QUANTILE).over(NIC) - 1
+    return (
+        work.with_columns(piped=lone & pl.col("last_stage").is_not_null())
+        .with_columns(of_stage)
+        .with_columns(like_others=pl.col("pace") / usual)
+        .with_columns(typical=pl.when(shared).then(typical))
+        .with_columns(samples=(pl.col("typical") / pl.col("typical").median().over("job_id")).fill_null(1.0))
+        .with_columns(
+            excess=pl.coalesce("excess", pl.when(~pl.col("current").all().over(NIC)).then(past)), by_past=lone
+        )
+        .drop("like_others", "of_stage", "piped", "typical")
     )
 
 

@@ -12,11 +12,10 @@ from llmprism_tasks.numerics.robust import LEAST_VOTERS, MAJORITY, Integers, sig
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.held_up import held_up
 from llmprism_tasks.stages.diagnosis.compute.later_work import at_first
-from llmprism_tasks.stages.diagnosis.compute.own_baseline import against_past
+from llmprism_tasks.stages.diagnosis.compute.own_baseline import against_past, lone_against_past
 from llmprism_tasks.stages.diagnosis.compute.wait_excuse import excuse_waiting, in_lock_step
 from llmprism_tasks.stages.diagnosis.evidence import (
     FINDING_SCHEMA,
-    HEALTHY_STEP_QUANTILE,
     Evidence,
     as_likely,
     candidate_columns,
@@ -82,7 +81,7 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     for is none of them.
     """
     past = evidence.once(against_past, settings)
-    work = _compare_lone_nics(evidence.work).join(past, on="job_id", how="anti").drop_nulls("excess")
+    work = lone_against_past(evidence.work).join(past, on="job_id", how="anti").drop_nulls("excess")
     lasting = pl.col("excess").median().over(NIC)
     theirs = work.with_columns(noise=_noise(pl.col("excess")), lasting_noise=_noise(lasting), common=False)
     work = pl.concat([theirs, past.with_columns(lasting_noise="noise", by_past=True)], how="diagonal")
@@ -126,13 +125,6 @@ def _mostly_slow_jobs(found: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
     """Return the jobs in which most NICs were found slow."""
     nics = evidence.work.group_by("job_id").agg(nics=pl.col("addr").n_unique())
     return found.group_by("job_id").len().join(nics, on="job_id").filter(pl.col("len") > MAJORITY * pl.col("nics"))
-
-
-def _compare_lone_nics(work: pl.DataFrame) -> pl.DataFrame:
-    """Compare a NIC that has no peers with its own past."""
-    usual = pl.col("pace").quantile(HEALTHY_STEP_QUANTILE).over(NIC)
-    past = pl.when(~pl.col("current").all().over(NIC)).then(pl.col("pace") / usual - 1)
-    return work.with_columns(excess=pl.coalesce("excess", past), by_past=pl.col("excess").is_null())
 
 
 def _persistent_runs(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -230,7 +222,8 @@ def _beyond_chance(found: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     others = (
         work.join(found.select(NIC), on=NIC, how="anti")
         .join(lasting, on="job_id")
-        .with_columns(slowed=slowed, first_ns=pl.col("own_ns") - pl.col("later_ns").fill_null(0))
+        .with_columns(pl.col("own_ns", "later_ns") / pl.col("samples").fill_null(1.0), slowed=slowed)
+        .with_columns(first_ns=pl.col("own_ns") - pl.col("later_ns").fill_null(0))
     )
     noise = spread_of_work(others, "own_ns", "first_ns", apart=["slowed"]).select(
         "job_id", varies=pl.min_horizontal("own_ns", "first_ns")

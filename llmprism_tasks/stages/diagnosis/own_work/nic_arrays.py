@@ -9,6 +9,7 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import Flags
 from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import Steps, Transfers
+from llmprism_tasks.stages.liveness.foreign import CHATTER_BYTES
 from llmprism_tasks.stages.timeline.placement import NIC
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.nic_pairs import PAIR
@@ -42,6 +43,17 @@ class NicArrays:
     def of(self, jobs: pl.Series) -> Flags:
         """Return which NICs belong to some jobs; shape (NICs,)."""
         return self.jobs.is_in(jobs.implode()).to_numpy()
+
+
+def without_logs(flows: pl.DataFrame) -> pl.DataFrame:
+    """Leave out what NICs send each other beside the messages of a pipeline, such as logs and heartbeats: who receives
+    one has no micro-batch to work on yet, and who sends one has not finished any.
+
+    Parameters
+    ----------
+    flows : with `kind` and `bytes`
+    """
+    return flows.filter((pl.col("kind") != "pp") | (pl.col("bytes") >= CHATTER_BYTES))
 
 
 def to_nic_arrays(flows: pl.DataFrame, steps: pl.DataFrame) -> NicArrays:

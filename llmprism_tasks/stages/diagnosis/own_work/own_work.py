@@ -15,7 +15,7 @@ from llmprism_tasks.numerics.robust import LEAST_VOTERS, MAJORITY
 from llmprism_tasks.stages.diagnosis.own_work.compute_gaps import EARLY_BURST, compute_gap_work
 from llmprism_tasks.stages.diagnosis.own_work.first_forward import first_forward_work
 from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import carried
-from llmprism_tasks.stages.diagnosis.own_work.nic_arrays import NicArrays, to_nic_arrays
+from llmprism_tasks.stages.diagnosis.own_work.nic_arrays import NicArrays, to_nic_arrays, without_logs
 from llmprism_tasks.stages.liveness.last_exchange import CLOCK_ERROR_NS
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.timeline.placement import NIC, STEP
@@ -57,7 +57,7 @@ def own_work(
     itself included), `excess` (of the pace over the peers', as a ratio, or of `own_ns` if there is one peer and
     that is longer by less than half as much; NULL without peers)
     """
-    seen = to_nic_arrays(flows, steps)
+    seen = to_nic_arrays(without_logs(flows), steps)
     jobs = seen.pairs["job_id"].unique()
     entering = _pipeline_jobs(seen)
     others = jobs.filter(~jobs.is_in(entering.implode()))

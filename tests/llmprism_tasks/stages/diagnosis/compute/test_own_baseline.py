@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+import polars as pl
 import pytest
 from handmade import MB, Row
 from job_evidence import DEFAULT, shuffled, without_rows, working
 from polars.testing import assert_frame_equal
 
 from llmprism_tasks.stages.diagnosis.compute import slow_compute
-from llmprism_tasks.stages.diagnosis.compute.own_baseline import against_past, quick_steps
+from llmprism_tasks.stages.diagnosis.compute.own_baseline import against_past, lone_against_past, quick_steps
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 
 SETTINGS = dataclasses.replace(DEFAULT, least_lasting_s=0)
@@ -57,6 +58,35 @@ def test_they_are_compared_with_what_they_used_to() -> None:
     row = slow_compute.find(ring({"a": 300, "c": 200}), SETTINGS).row(0, named=True)
     assert (row["subject"], row["peers"]) == ("a", None)
     assert "1.60 times as long as it used to" in row["explanation"]
+
+
+def lone(stages: int, more: Mapping[int, float], *, piped: bool = True) -> list[float | None]:
+    """Return the excess of each stage without replicas in the last of six steps, whose samples are half longer.
+
+    Parameters
+    ----------
+    more : how many times as long as its samples make it a stage takes in that step
+    """
+    work = pl.DataFrame(
+        {"job_id": "j", "addr": str(stage), "step_index": step, "current": step == 5, "excess": None,
+         "pace": (1.0 + stage) * (1.0 if step < 5 else 1.5 * more.get(stage, 1.0)),
+         "last_stage": False if piped else None}
+        for stage in range(stages) for step in range(6)
+    ).cast({"excess": pl.Float64, "last_stage": pl.Boolean})  # fmt: skip
+    return [round(value, 9) for value in lone_against_past(work).filter("current").sort("addr")["excess"]]
+
+
+def test_what_most_stages_take_longer_is_the_samples() -> None:
+    assert lone(4, {}) == [0, 0, 0, 0]
+    assert lone(4, {2: 1.4}) == pytest.approx([0, 0, 0.4, 0])
+    assert lone(3, {2: 1.4}) == pytest.approx([0, 0, 0.4])
+    assert lone(4, {1: 1.4, 2: 1.4}) == pytest.approx([0, 0.4, 0.4, 0])
+
+
+def test_of_two_stages_or_outside_pipelines_nobody_can_tell_what_the_samples_are() -> None:
+    """All NICs of a ring are silent alike, whichever of them computes."""
+    assert lone(2, {1: 1.4}) == pytest.approx([0.5, 1.1])
+    assert lone(4, {1: 1.4}, piped=False) == pytest.approx([0.5, 1.1, 0.5, 0.5])
 
 
 def test_without_a_past_nobody_can_tell() -> None:

@@ -397,16 +397,29 @@ def test_who_is_slower_than_before_while_steps_are_as_short_costs_nothing(
     assert named(evidence, least_work_ms=110) == names
 
 
-def pipeline(slow: Sequence[int], passes: float = 3, usual: Sequence[float] = (100,)) -> Evidence:
+@pytest.mark.parametrize(("slow", "names"), [(range(6, 12), [("addr", "b")]), (range(0), [])])
+def test_without_replicas_samples_that_are_long_for_all_stages_hide_no_slow_one(
+    slow: Sequence[int], names: list[tuple[str, str]]
+) -> None:
+    """All stages pass the same samples, which take up to two and a half times as long as others."""
+    evidence = pipeline(slow, samples=(1, 1.7, 0.7, 1.3, 1.6))
+    assert named(evidence) == names
+
+
+def pipeline(
+    slow: Sequence[int], passes: float = 3, usual: Sequence[float] = (100,), samples: Sequence[float] = (1,)
+) -> Evidence:
     """Return twelve steps of a pipeline of four stages without replicas, of which six are the window's; some are longer
-    by what a slow pass takes more, so many times. In the others a pass takes as long as is usual, in turn."""
+    by what a slow pass takes more, so many times. In the others a pass takes as long as is usual, in turn. The samples
+    of a step take so many times as long in all stages, in turn."""
     lengths = [STEP + passes * 60 * (step in slow) for step in range(12)]
     pp: list[Row] = []
     for step in range(12):
         work, begins = (160 if step in slow else usual[step % len(usual)]), sum(lengths[:step])
+        length = samples[step % len(samples)]
         at = begins + 50.0
         for addr, peer, spent in (("a", "b", 50), ("b", "c", work), ("c", "d", 100), ("d", "c", 100), ("c", "b", 100)):
-            at += spent
+            at += spent * length
             pp.append((at, at + 2, addr, peer, 8 * MB))
             at += 2
         pp.append((begins + 900, begins + 902, "b", "a", 8 * MB))

@@ -123,6 +123,14 @@ def test_a_stage_works_from_its_first_input_to_its_first_output() -> None:
     assert found["share"].to_list() == pytest.approx([0.6, 0.3, 0.12])
 
 
+@pytest.mark.parametrize(("size", "own"), [(60_000, 50), (70_000, 90)])
+def test_a_log_is_no_micro_batch_to_work_on(size: int, own: float) -> None:
+    """It comes while the first stage still computes; no activation is smaller than 64 kB."""
+    log = (160.0, 162.0, "a", "b", size)
+    found = own_work(kinds(pp=[log, *replica("a", "b", "c", start=200)]), steps("abc"), groups())
+    assert own_ms(found)["b"] == own
+
+
 @pytest.mark.parametrize("channels", [1, 2])
 @pytest.mark.parametrize(("ahead", "own"), [(2, {"b": 150}), (3, {})])
 def test_a_last_stage_that_gets_all_its_inputs_before_it_answers_shows_no_pass(
