@@ -98,7 +98,7 @@ def assemble(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl.
 def worst_per_device(found: list[Row], hosts: dict[tuple[str, str], str]) -> list[Row]:
     """Keep the worst of several findings about one device at one time; a host and a NIC in it are one device.
 
-    A link or switch that slows one job is no news in another that hides it.
+    A link or switch that slows one job is no news in another that hides it, nor in the job itself.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def worst_per_device(found: list[Row], hosts: dict[tuple[str, str], str]) -> lis
     """
     kept: list[Row] = []
     for row in sorted(found, key=_worst_first):
-        known = row["kind"] in HIDDEN and any(_is_same_subject(row, worse) for worse in kept)
+        known = row["kind"] in HIDDEN and any(_is_explained_by(row, worse) for worse in kept)
         if row["subject_type"] not in DEVICES or not (
             known or any(_is_same_device(row, worse, hosts) for worse in kept)
         ):
@@ -186,8 +186,19 @@ def _is_same_device(row: Row, other: Row, hosts: dict[tuple[str, str], str]) -> 
     return one == two or bool({one, two} & within)
 
 
-def _is_same_subject(row: Row, other: Row) -> bool:
-    return bool(other["kind"] not in HIDDEN and all(row[name] == other[name] for name in ("subject_type", "subject")))
+def _is_explained_by(hidden: Row, told: Row) -> bool:
+    """Return whether what was told may be what is hidden: faults are rare, so one is likelier than two."""
+    if told["kind"] in HIDDEN or told["subject_type"] not in DEVICES:
+        return False
+    same = all(hidden[name] == told[name] for name in ("subject_type", "subject"))
+    # Only a slow path explains that data pass slowly; who computes slowly does not.
+    return same or (
+        work_of(told["kind"]) == NETWORK and not _may_be_at_fault(hidden).isdisjoint(_may_be_at_fault(told))
+    )
+
+
+def _may_be_at_fault(row: Row) -> set[str]:
+    return set(row["candidates"] or [row["subject"]])
 
 
 def _is_overlapping(row: Row, other: Row) -> bool:

@@ -45,6 +45,23 @@ def test_what_is_latent_has_no_rank_and_is_no_news_where_another_job_suffers_fro
     ]
 
 
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ({"kind": "degraded_link", "subject_type": "link", "subject": "leaf-0 - s1"}, 1),
+        ({"kind": "degraded_link", "subject_type": "link", "subject": "leaf-0 - s2"}, 2),
+        ({"candidates": ["leaf-0 - s2", "leaf-0 - s1"], "odds": [0.5, 0.5]}, 1),
+        ({"candidates": ["leaf-0 - s2", "leaf-1 - s2"], "odds": [0.5, 0.5]}, 2),
+        ({"subject_type": "dp_group", "candidates": ["a", "leaf-0 - s1"], "odds": [0.5, 0.5]}, 2),
+        ({"kind": "slow_compute", "subject_type": "addr", "subject": "a"}, 2),
+    ],
+)
+def test_what_may_be_the_slow_path_of_another_row_is_not_told_again_as_latent(told: dict[str, Any], kept: int) -> None:
+    devices = {"candidates": ["leaf-0 - s0", "leaf-0 - s1", "a"], "odds": [0.5, 0.3, 0.2]}
+    hidden = row("latent", "link", "leaf-0 - s0", severity=0.0, confidence=None) | devices
+    assert len(diagnosed(row("slow_network", "link", "leaf-0 - s2") | told, hidden)) == kept
+
+
 LATER = {"start_ns": EVIDENCE.window.start_ns + 1_000_000_000, "end_ns": EVIDENCE.window.end_ns}
 
 
