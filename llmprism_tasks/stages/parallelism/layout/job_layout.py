@@ -16,7 +16,7 @@ from llmprism_tasks.stages.traffic import nic_pairs
 
 HIDDEN_CONTEXT = 0.85
 """What is left of it where context parallelism may stay inside hosts: its traffic is that of as many replicas. Of drawn
-jobs of which this is not seen, one in ten has it."""
+jobs of which this is not seen, one in ten has it. Where nobody saw who is in lock-step, replicas may, too."""
 
 DEGREES = ("tp", "pp", "dp", "cp", "ep")
 
@@ -86,7 +86,7 @@ def _layout_from_steps(
     by_step = job_profile.by_step(nic_pairs.step_by_step(flows))
     piped = nic_pairs.flows_of_pairs(flows.drop("flow_end_ns"), kinds.filter(pl.col("kind") == "pp").select("pair"))
     told, periods = undisturbed(division)
-    in_step = lock_step.peers(by_step, kinds, job_members)
+    in_step = lock_step.peers(by_step, piped, kinds, job_members)
     peers = own_rings.peers_by_rings(in_step, by_step, kinds, job_members, topology)
     laid, seen = degrees.likeliest(kinds, job_members, topology, peers)
     sharded = job_profile.sharded(in_these(by_step, told, kinds), kinds, periods, laid, settings.parallelism)
@@ -141,7 +141,8 @@ def one_ring_or_several() -> pl.Expr:
 def confidence(columns: list[str]) -> pl.Expr:
     """Return how sure a job's row is: recognition's confidence, and for a training job times that of its layout."""
     seen = [pl.col(name).fill_null(1.0) for name in ("evenness", "brevity") if name in columns]
-    hidden = pl.when(pl.col("cp").is_null()).then(HIDDEN_CONTEXT).otherwise(1.0)
+    apart = (pl.col("tp") > 1) & pl.col("peers").is_null() if "peers" in columns else pl.lit(value=False)
+    hidden = pl.when(pl.col("cp").is_null() | apart).then(HIDDEN_CONTEXT).otherwise(1.0)
     laid = pl.col("agreement") * pl.col("sureness").fill_null(1.0) * hidden * one_ring_or_several()
     for factor in seen:
         laid = laid * factor

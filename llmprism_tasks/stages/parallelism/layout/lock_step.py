@@ -24,10 +24,10 @@ apart: a deviation over ten steps is off by a third. Peers that meet in every la
 third of what replicas do."""
 
 LEAST_STEPS = 4
-"""Steps below which a deviation is chance."""
+"""Steps below which a deviation is chance, or so many moments: of a pipeline, each step has two."""
 
 
-def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
+def peers(sent: pl.DataFrame, piped: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
     """Return `job_id`, `peers`: how many GPUs of a host send in lock-step. Jobs whose hosts disagree are absent.
 
     There are at least as many as tensor-parallel peers: where nothing varies, replicas seem to be in step as well. GPUs
@@ -37,7 +37,10 @@ def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) ->
     Parameters
     ----------
     sent : what pairs send in each step: `pair`, `step`, `first_ns`, `last_ns` (the first and the last start)
-    pairs : `pair`, `job_id`, `src_addr`, `kind`; the last message of a pipeline is compared, and the first of all else
+    piped : flows of pipelines: `pair`, `flow_start_ns`
+    pairs : `pair`, `job_id`, `src_addr`, `kind`; the first and the last message of a pipeline in a step are compared
+        with the nearest one of the other NIC, wherever its steps were cut, and the first of all else with the nearest
+        first one
     job_members : `job_id`, `addr`, `host`
     """
     kinds = pairs.filter(pl.col("kind") != "other").select(
@@ -45,14 +48,19 @@ def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) ->
     )
     if kinds.is_empty():
         return kinds.select("job_id", peers=pl.lit(0, pl.Int64))
-    moment = pl.when("piped").then(pl.col("last_ns").max()).otherwise(pl.col("first_ns").min())
-    moments = (
+    steps = (
         sent.join(kinds, on="pair")
         .group_by("job_id", "piped", "step", "addr")
-        .agg(at_ns=moment.first())
-        .join(job_members.select("job_id", "addr", "host"), on=["job_id", "addr"])
+        .agg(pl.col("first_ns").min(), pl.col("last_ns").max())
     )
-    within = _moment_deviations(moments, moments, "host")
+    last = steps.filter("piped").drop("first_ns").rename({"last_ns": "at_ns"})
+    first = steps.drop("last_ns").rename({"first_ns": "at_ns"})
+    hosts = job_members.select("job_id", "addr", "host")
+    moments = pl.concat([first, last]).drop("step").join(hosts, on=["job_id", "addr"])
+    every = piped.join(kinds.filter("piped"), on="pair").rename({"flow_start_ns": "at_ns"})
+    others = pl.concat([first.filter(~pl.col("piped")).drop("step"), every], how="diagonal")
+    others = others.join(hosts, on=["job_id", "addr"]).select(moments.columns)
+    within = _moment_deviations(moments, others, "host")
     together = within.filter(pl.col("varies_ns") <= LOCK_STEP_MS * 1e6)
     sizes = pair_graph.components(together.select("job_id", *ENDS)).with_columns(
         peers=pl.len().over("job_id", "component").cast(pl.Int64)
@@ -77,11 +85,21 @@ def _moment_deviations(moments: pl.DataFrame, others: pl.DataFrame, place: str) 
     Of what a pipeline sends and what is not piped, that which varies more: a collective that begins when its last
     member is there begins on all of them together, whoever they are.
     """
+    key, names = ["job_id", "piped", place], {"addr": "addr_other", "at_ns": "at_ns_other"}
+    both = moments.join(others.rename(names).select(*key, "addr_other").unique(), on=key).sort("at_ns")
+    nearest = both.join_asof(
+        others.rename(names).sort("at_ns_other"),
+        left_on="at_ns",
+        right_on="at_ns_other",
+        by=[*key, "addr_other"],
+        strategy="nearest",
+        coalesce=False,
+        check_sortedness=False,
+    )
     return (
-        moments.join(others, on=["job_id", "piped", "step", place], suffix="_other")
-        .group_by("job_id", "piped", src_addr="addr", dst_addr="addr_other")
-        .agg(steps=pl.len(), varies_ns=sigma(pl.col("at_ns") - pl.col("at_ns_other")))
-        .filter(pl.col("steps") >= LEAST_STEPS)
+        nearest.group_by("job_id", "piped", src_addr="addr", dst_addr="addr_other")
+        .agg(moments=pl.len(), varies_ns=sigma(pl.col("at_ns") - pl.col("at_ns_other")))
+        .filter(pl.col("moments") >= LEAST_STEPS)
         .group_by("job_id", *ENDS)
         .agg(pl.col("varies_ns").max())
     )

@@ -23,7 +23,9 @@ def of(
     """Return the confidence in a job all of whose pairs agree, of degree 1 but for those given."""
     row = {"kind": kind, "recognition_confidence": 0.8, "agreement": 1.0, "sureness": 1.0}
     row |= {"evenness": evenness, "brevity": brevity}
-    jobs = pl.DataFrame([row | dict.fromkeys(DEGREES, 1) | degrees], schema_overrides=dict.fromkeys(DEGREES, pl.Int32))
+    jobs = pl.DataFrame(
+        [row | dict.fromkeys(DEGREES, 1) | degrees], schema_overrides=dict.fromkeys((*DEGREES, "peers"), pl.Int32)
+    )
     return float(jobs.select(confidence(jobs.columns)).item())
 
 
@@ -43,6 +45,11 @@ def of(
 def test_what_looks_the_same_takes_off(degrees: dict[str, int | None], left: float) -> None:
     """One ring through all GPUs of hosts looks like one for each place in them, unless something else is seen."""
     assert of(**degrees) == pytest.approx(0.8 * left)
+
+
+@pytest.mark.parametrize(("tp", "peers", "left"), [(8, 8, 1.0), (8, None, HIDDEN_CONTEXT), (1, None, 1.0)])
+def test_replicas_may_share_a_host_where_no_lock_step_was_seen(tp: int, peers: int | None, left: float) -> None:
+    assert of(tp=tp, pp=2, dp=2, peers=peers) == pytest.approx(0.8 * left)
 
 
 def test_a_job_that_does_not_train_has_no_layout_to_doubt() -> None:

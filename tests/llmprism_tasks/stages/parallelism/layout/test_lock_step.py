@@ -24,10 +24,12 @@ def peers(
     kind: str = "pp",
     gradients: bool = False,
     misread: int = 0,
+    cut_off: int = 0,
 ) -> int | str | None:
     """Return what is found of pipelines from host to host, whose replicas of `width` GPUs send up to so much apart, and
     hosts up to `hosts_ms` besides, and which reduce gradients at one moment: their peers, or `absent`. Of each host's
-    GPUs the first ones seem to send up to 100 ms apart."""
+    GPUs the first `misread` ones seem to send up to 100 ms apart; the steps of the first `cut_off` ones end before the
+    last message of the others' steps."""
     draw = random.Random(seed)
     rows = []
     for step in range(steps):
@@ -38,7 +40,7 @@ def peers(
                 ("j", step, f"{host}{gpu}", f"{to}{gpu}", round((step * 1000 + offset + off + own[gpu // width]) * MS))
                 for gpu in range(gpus)
                 for off in ([draw.uniform(0, 100)] if gpu < misread else [0.0])
-                for offset in (0, 100)
+                for offset in (0, 100 + 40 * (step % 3))
             ]
         if gradients:
             met = round((step * 1000 + 500) * MS)
@@ -47,13 +49,20 @@ def peers(
     reduced = pl.col("dst_addr").str.starts_with("c")
     kinds = pl.when(reduced).then(pl.lit("dp")).otherwise(pl.lit(kind))
     pairs = flows.select("job_id", "src_addr", "dst_addr", kind=kinds).unique().with_row_index("pair")
+    early = pl.col("src_addr").str.slice(1).cast(pl.Int64) < cut_off
+    flows = flows.with_columns(
+        step=pl.when(early).then((pl.col("flow_start_ns") + 950 * MS) // (1000 * MS)).otherwise("step")
+    )
     sent = (
         flows.join(pairs, on=["src_addr", "dst_addr"])
         .group_by("pair", "step")
         .agg(first_ns=pl.col("flow_start_ns").min(), last_ns=pl.col("flow_start_ns").max())
     )
+    piped = flows.join(pairs.filter(pl.col("kind") == "pp"), on=["src_addr", "dst_addr"]).select(
+        "pair", "flow_start_ns"
+    )
     nics = members({"j": {f"{host}{gpu}": host for host in HOSTS for gpu in range(gpus)}})
-    found = lock_step.peers(sent, pairs, nics)
+    found = lock_step.peers(sent, piped, pairs, nics)
     return found["peers"].item() if found.height else "absent"
 
 
@@ -77,9 +86,20 @@ def test_gpus_whose_steps_are_misread_do_not_outvote_peers(misread: int, found: 
     assert peers(20, gpus=8, misread=misread) == found
 
 
-@pytest.mark.parametrize(("steps", "found"), [(3, "absent"), (4, 4)])
-def test_a_few_steps_say_nothing(steps: int, found: int | str) -> None:
-    assert peers(0, steps=steps) == found
+@pytest.mark.parametrize(
+    ("kind", "steps", "found"), [("dp", 3, "absent"), ("dp", 4, 4), ("pp", 1, "absent"), ("pp", 2, 4)]
+)
+def test_a_few_steps_say_nothing(kind: str, steps: int, found: int | str) -> None:
+    """Of a pipeline each step has two moments: its first message, and its last."""
+    assert peers(0, steps=steps, kind=kind) == found
+
+
+@pytest.mark.parametrize(("apart_ms", "found"), [(0, 4), (20, 2)])
+@pytest.mark.parametrize("cut_off", [1, 2, 3])
+def test_peers_whose_steps_are_cut_elsewhere_are_known_by_their_messages(
+    apart_ms: float, found: int, cut_off: int
+) -> None:
+    assert peers(apart_ms, cut_off=cut_off) == found
 
 
 @pytest.mark.parametrize(
