@@ -187,29 +187,39 @@ def _lone_record_ratios(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame
         .with_columns(pl.col("^.*_(missed|around)$") / pl.col("period_ns"), gap=gap)
     )
     offsets = ragged.bounds(*(answered[key].to_numpy() for key in STREAM))
-    size, interval = (robust.medians(answered[name].to_numpy(), offsets) for name in ("size", "gap"))
-    by_stream = answered.select("back", *STREAM)[offsets[:-1]].with_columns(size=size, interval=interval)
-    both_ways = _with_answering_stream(by_stream, "interval", settings)
-    # What is counted to the wrong step stretches the time between records in one direction only.
-    intervals = both_ways.select(*STREAM, interval=pl.min_horizontal("interval", "back_interval"))
-    fills = pl.col("spread") >= ratios.pipeline_spread
+    size, interval, lasts = (robust.medians(answered[name].to_numpy(), offsets) for name in ("size", "gap", "spread"))
+    by_stream = answered.select("back", *STREAM)[offsets[:-1]].with_columns(size=size, interval=interval, lasts=lasts)
+    # What is counted to the wrong step stretches the time between records in one direction only. And where all forward
+    # passes of a step come before its backward passes, each direction has a part of the step to itself.
+    both_ways = (
+        _with_answering_stream(by_stream, name, settings).select(*STREAM, name, back=f"back_{name}")
+        for name in ("interval", "lasts")
+    )
+    intervals, filled = both_ways
+    intervals = intervals.select(*STREAM, interval=pl.min_horizontal("interval", "back"))
+    filled = filled.select(*STREAM, fills=pl.max_horizontal("lasts", "back") >= ratios.pipeline_spread)
     least = pl.max_horizontal(ratios.answer_interval * pl.col("interval"), ratios.answer_ms * 1e6 / pl.col("period_ns"))
 
     def alone(end: str) -> pl.Expr:
         missed, around, mutual = (pl.col(f"{end}_{how}") for how in ("missed", "around", "mutual"))
         far = (around >= least) & (~mutual | (missed >= ratios.lag_interval * pl.col("interval")))
-        return pl.when(fills).then(far).otherwise(around >= ratios.pipeline_spread / 2)
+        return pl.when("fills").then(far).otherwise(around >= ratios.pipeline_spread / 2)
 
-    known = by_stream.drop("interval").join(intervals, on=STREAM, how="left", maintain_order="left")
-    marks = answered.with_columns(interval=ragged.spread(known["interval"].to_numpy(), offsets)).select(
-        first=alone("first"), last=alone("last"), fills=fills
+    known = (
+        by_stream.drop("interval", "lasts")
+        .join(intervals, on=STREAM, how="left", maintain_order="left")
+        .join(filled, on=STREAM, how="left", maintain_order="left")
+    )
+    of_step = np.repeat(np.arange(known.height), np.diff(offsets))
+    marks = answered.with_columns(known.select("interval", "fills")[of_step]).select(
+        first=alone("first"), last=alone("last")
     )
     marked = {mark.name: ragged.sums(mark.to_numpy(), offsets) / np.diff(offsets) for mark in marks}
     return (
         known.with_columns(**marked)
         .drop_nulls("interval")
         .with_columns(
-            alone=pl.when(pl.col("fills") >= MAJORITY)
+            alone=pl.when("fills")
             .then(pl.max_horizontal("first", "last"))
             .otherwise(pl.min_horizontal("first", "last"))
         )

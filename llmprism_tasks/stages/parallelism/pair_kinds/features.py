@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.numerics import asof, ragged
+from llmprism_tasks.numerics import asof, ragged, robust
 from llmprism_tasks.numerics.grouped_sort import Groups
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.settings import RhythmSettings, Settings
@@ -41,7 +41,7 @@ class Streams(NamedTuple):
     stream_offsets : shape (streams + 1,): where the steps of a stream begin
     steps : a row per stream's step: `pair`, `size_class`, `step`, `records`, `stream_bytes`, `size`, `first_ns`,
         `span_ns`, `fresh`
-    streams : a row per stream: `pair`, `stream` (its place), `steps` (how many), `total` (bytes), `fresh`
+    streams : a row per stream: `pair`, `stream` (its place), `steps` (how many), `typical` (bytes of a step), `fresh`
     """
 
     order: Integers
@@ -140,7 +140,7 @@ def _describe_streams(records: Records, order: Integers, offsets: Integers, size
             "pair": records.pair[order[offsets[:-1]]],
             "stream": np.arange(several.size),
             "steps": several,
-            "total": ragged.sums(found.total, found.series),
+            "typical": robust.medians(found.total.astype(np.float64), found.series),
             "fresh": ragged.sums(found.fresh, found.series) / np.diff(offsets),
         }
     )
@@ -160,7 +160,8 @@ def _with_reply_distances(
 ) -> pl.DataFrame:
     """Return the steps of streams, with by how much the first and the last record of each miss what comes back.
 
-    Only what `answering` marks is compared, and with what has the same size and altogether about as many bytes.
+    Only what `answering` marks is compared, and with what has the same size and typically about as many bytes a step:
+    of the first and the last step the data may hold one direction alone.
     """
     chosen = sent.streams.filter(answering)
     bounds = sent.offsets[sent.stream_offsets]
@@ -168,10 +169,10 @@ def _with_reply_distances(
     chosen = chosen.with_columns(size=pair_sums.medians(sent.order, lows, highs, records.bytes_)).join(
         pairs.select("pair", "back"), on="pair"
     )
-    back = chosen.select(back="pair", answer="stream", back_size="size", back_total="total")
+    back = chosen.select(back="pair", answer="stream", back_size="size", back_typical="typical")
     likest = (
         chosen.join(back, on="back")
-        .with_columns(off=log_ratio("total", "back_total"))
+        .with_columns(off=log_ratio("typical", "back_typical"))
         .filter(same_size("size", "back_size", settings.same_size), pl.col("off") <= settings.answer_bytes)
         .sort("stream", "off", "answer")
         .unique("stream", keep="first")

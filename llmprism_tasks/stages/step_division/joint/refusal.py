@@ -49,7 +49,9 @@ def groups_without_steps(joint: JointSteps, settings: RhythmSettings) -> pl.Data
         each = _bytes_per_step(joint.flows, offsets, place[mine], ends[low:high])
         links_of = np.flatnonzero(on_link[mine])  # the last of the group, and so are those that answer them
         first = links_of[0] if links_of.size else 0
-        late = balance.unreturned(each[links_of], np.maximum(back[mine][links_of] - first, -1), one_by_one=True)
+        # What the data end in the middle of may still come back, wherever in the step single pairs part it.
+        seen = each[links_of][:, :-1] if each.shape[1] > 1 else each[links_of]
+        late = balance.unreturned(seen, np.maximum(back[mine][links_of] - first, -1), one_by_one=True)
         sent = np.zeros((int(sender[mine].max()) + 1, each.shape[1]))
         np.add.at(sent, sender[mine], each)
         showing = np.unique(sender[mine][on_link[mine]]).size

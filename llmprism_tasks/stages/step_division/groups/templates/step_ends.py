@@ -77,7 +77,7 @@ def waits(
 
 def after_reductions(traffic: Traffic, silences: Silences, ends: Integers) -> Integers | None:
     """Return the silences between the reductions of a step and the gathers of the next: shape (changes,), of
-    `silences`; None where steps do not send first over some pairs and then over others, where one of the two is not in
+    `silences`; None where steps do not send first over some pairs and then over others, where neither of the two is in
     layers or a silence between them takes most of a step, or where neither silence is shorter in nearly all steps.
 
     Parameters
@@ -91,11 +91,13 @@ def after_reductions(traffic: Traffic, silences: Silences, ends: Integers) -> In
     changes = np.flatnonzero(np.diff(turned.astype(np.int64)))
     if not NEARLY_ALL <= changes.size / (2 * ends.size) <= 1 / NEARLY_ALL:
         return None
-    # Else these are parts of one burst, as two rings of gradients are, and both passes lie before it.
-    in_layers = np.diff(changes) > 1
+    # Else these are parts of one burst, as two rings of gradients are, and both passes lie before it. Of few layers the
+    # gathers may have a silence between them, and the reductions none.
+    several = np.diff(changes) > 1
+    in_layers = max(several[::2].mean(), several[1::2].mean())
     at = silences.at[changes]
     longest_ns = np.maximum(*(traffic.starts[at] - traffic.latest[at - 1])[: changes.size // 2 * 2].reshape(-1, 2).T)
-    if in_layers.mean() < NEARLY_ALL or np.median(longest_ns) >= MAJORITY * np.median(np.diff(ends)):
+    if in_layers < NEARLY_ALL or np.median(longest_ns) >= MAJORITY * np.median(np.diff(ends)):
         return None
     lengths, forth = silences.length[changes], turned[changes + 1]
     shorter = (lengths[1:] < lengths[:-1]) == forth[1:]

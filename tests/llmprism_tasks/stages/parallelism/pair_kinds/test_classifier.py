@@ -191,6 +191,24 @@ def test_a_single_micro_batch_comes_back_after_an_eighth_of_the_step(apart: floa
     assert (vote(rows)["pipeline"], vote(rows, pair="ca")["pipeline"]) == (found, found)
 
 
+@pytest.mark.parametrize(("spread", "found"), [(0.24, 0), (0.26, 1)])
+def test_forward_passes_that_come_before_all_others_are_as_long_as_the_link_is_busy(
+    spread: float, found: float
+) -> None:
+    """GPipe: forward passes take a fifth of the step, and begin a tenth of it after the last gradient."""
+    forward, backward = evenly(0.2, 8), evenly(spread, 8)
+    rows = both(forward, [900 - backward[-1] + at for at in backward])
+    assert (vote(rows)["pipeline"], vote(rows, pair="ca")["pipeline"]) == (found, found)
+
+
+@pytest.mark.parametrize("count", [3, STEPS - 1])
+def test_data_may_begin_with_one_direction_and_end_with_it(count: int) -> None:
+    """Steps are cut where GPipe turns, so that activations come in one more of them than gradients do."""
+    at = every(PERIOD, count=count)
+    rows = [row for row in both(evenly(0.2, 8), every(70, count=8, start=350)) if row[0] < at[-1] + 300]
+    assert [vote(rows, pair=pair, cut=700)["pipeline"] for pair in ("ac", "ca")] == [1, 1]
+
+
 @pytest.mark.parametrize(("back", "found"), [(8 * MB + 150_000, 1), (8 * MB + 170_000, 0)])
 def test_gradients_are_as_large_as_activations(back: int, found: float) -> None:
     """Within 2 %."""

@@ -211,6 +211,13 @@ def test_steps_send_once_over_some_pairs_and_once_over_others() -> None:
     assert changes_per_step(once) == pytest.approx(1, abs=0.05)
 
 
+@pytest.mark.parametrize("single", [0, 3])
+def test_gathers_or_reductions_may_have_no_silence_between_them(single: int) -> None:
+    """Of few layers one of the two is a single burst."""
+    bursts = [(20.0, GATHERS), (200.0, GATHERS), (640.0, REDUCTIONS), (930.0, REDUCTIONS)]
+    assert changes_per_step(bursts[:single] + bursts[single + 1 :]) == pytest.approx(1, abs=0.05)
+
+
 def test_two_rings_of_gradients_in_one_burst_are_no_gathers_and_reductions() -> None:
     """Neither is in layers: both passes lie before them."""
     assert changes_per_step([(20.0, GATHERS), (80.0, REDUCTIONS)]) == 0

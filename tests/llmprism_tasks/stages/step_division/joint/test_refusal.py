@@ -1,0 +1,54 @@
+"""What single pairs show is refused where bytes come back later than in the step that they were sent in."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import polars as pl
+import pytest
+from handmade import MB, Row, every, flows, settings
+
+from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.step_division.joint import job_steps, refusal
+from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps
+
+STEPS = 11
+FORWARD, BACKWARD, REDUCED = [0, 200], [300, 800], 950
+"""When the first stage's messages of a step begin and end, and its gradients end, ms; each later stage is 20 ms off."""
+
+
+def gpipe() -> list[Row]:
+    """Return steps of a second of two replicas of three stages, all forward passes before all backward passes."""
+    rows = list[Row]()
+    for begin in every(1000, count=STEPS):
+        for stages in ("abc", "def"):
+            for i, (front, back) in enumerate(pairwise(stages)):
+                for part in range(8):
+                    there, again = (since + (until - since) * part / 7 for since, until in (FORWARD, BACKWARD))
+                    rows.append((begin + there + 20 * i, begin + there + 20 * i + 5, front, back, 8 * MB))
+                    rows.append((begin + again - 20 * i, begin + again - 20 * i + 5, back, front, 8 * MB))
+        for pair in ("ad", "da", "be", "eb", "cf", "fc"):
+            rows += [(begin + REDUCED - 50, begin + REDUCED, *pair, 100 * MB)]
+    return rows
+
+
+@pytest.mark.parametrize(("lost", "parts"), [(None, []), (STEPS // 2, [True])])
+def test_what_the_data_end_in_the_middle_of_may_still_come_back(
+    lost: int | None, parts: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where GPipe turns nothing ends for longest, so steps are cut there, and of the last one half is seen.
+
+    That of another one half is lost is not the same.
+    """
+    found = list[list[bool]]()
+
+    def refused(joint: JointSteps, values: RhythmSettings) -> pl.DataFrame:
+        groups = refusal.groups_without_steps(joint, values)
+        found.append(groups["parts"].to_list())
+        return groups.clear()
+
+    monkeypatch.setattr(job_steps, "groups_without_steps", refused)
+    rows = [row for row in gpipe() if lost is None or not 0 <= row[0] - 1000 * lost < BACKWARD[0] - 50]
+    steps = job_steps.steps_of_jobs(flows(rows).with_columns(job_id=pl.lit("j")), settings().rhythm)
+    assert steps.streams.together.streams.is_empty()
+    assert found == [parts]
