@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmprism_tasks.cli import output
+from llmprism_tasks.cli import output, signals
 from llmprism_tasks.contract.errors import ContractError, InputError, PermanentError
 from llmprism_tasks.contract.visible_text import shown
 from llmprism_tasks.settings import Settings
@@ -23,6 +23,7 @@ from llmprism_tasks.settings.load import SECRETS, Origin, load_with_origins
 from llmprism_tasks.settings.secrets import refuse_in_arguments
 
 if TYPE_CHECKING:
+    from llmprism_tasks.contract.windows import Window
     from llmprism_tasks.warehouse.connect import Warehouse
 
 
@@ -56,9 +57,14 @@ def analyze(arguments: argparse.Namespace) -> None:
     settings, _ = _load(arguments)
     from llmprism_tasks.execution.partitions.pool import pool_for_files
 
-    with pool_for_files(settings) as pool, output.progress("landing") as on_window:
+    with pool_for_files(settings) as pool, output.progress("landing") as show:
         from llmprism_tasks.execution.analyze import analyze  # takes as long as the workers take to get ready
         from llmprism_tasks.validation import data_docs
+
+        def on_window(window: Window, done: int, of: int) -> None:
+            signals.end_if_asked()
+            if show is not None:
+                show(window, done, of)
 
         windows = analyze(settings, pool=pool, on_window=on_window)
     if not windows:
@@ -89,6 +95,7 @@ def report(arguments: argparse.Namespace) -> None:
             expected="--html FILE with it",
             todo="Add --html FILE for a page of it; without, the report is of the whole warehouse.",
         )
+    _refuse_both(arguments)
     if arguments.probes:
         from llmprism_tasks.reports import probes
 
@@ -117,6 +124,22 @@ def report(arguments: argparse.Namespace) -> None:
         from llmprism_tasks.reports import picture
 
         picture.save_svg(terminal.render(found), arguments.picture)
+
+
+def _refuse_both(arguments: argparse.Namespace) -> None:
+    """Refuse options of a report of which one would be ignored."""
+    of_text = {"--format json": arguments.format == "json", "--evidence": arguments.evidence}
+    of_text["--picture"] = arguments.picture is not None
+    of_range = {"--from": arguments.from_ is not None, "--to": arguments.to is not None}
+    for option, given, others in (
+        ("--html", arguments.html is not None, of_text),
+        ("--last", arguments.last is not None, of_range),
+    ):
+        asked = [name for name, other in others.items() if given and other]
+        if asked:
+            raise InputError(
+                found=f"{option} with {' and '.join(asked)}", expected="one of them", todo="Leave one of them out."
+            )
 
 
 def timeline(arguments: argparse.Namespace) -> None:

@@ -12,12 +12,11 @@ import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
+from llmprism_tasks.cli import commands, signals
 from llmprism_tasks.cli.arguments import parser
-from llmprism_tasks.cli.commands import serve
 from llmprism_tasks.cli.output import say
 from llmprism_tasks.contract import system_errors
 from llmprism_tasks.contract.errors import LlmprismError, TransientError
@@ -25,25 +24,18 @@ from llmprism_tasks.contract.visible_text import shown
 
 PERMANENT, TRY_LATER, INTERRUPTED, TERMINATED = 1, os.EX_TEMPFAIL, 128 + signal.SIGINT, 128 + signal.SIGTERM
 
+BEGINS_AGAIN = "What was written is complete; the same command begins again with the first window."
+FINISHES = "What was written is complete; run the same command to finish."
 
-_asked_to_end = threading.Event()
-
-
-class Terminated(KeyboardInterrupt):
-    """Somebody asked this process to end, as systemd and Kubernetes do."""
+READING = (commands.report, commands.serve, commands.sql, commands.evaluate, commands.doctor, commands.settings)
+"""Commands that write nothing to the warehouse."""
 
 
 def run() -> NoReturn:
     """Run this process's command line, and end the process."""
-    signal.signal(signal.SIGTERM, _terminate)  # here alone: whoever imports this may have a handler of its own
+    signal.signal(signal.SIGTERM, signals.terminate)  # here alone: whoever imports this may have a handler of its own
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads spin for half a second of processor time, unused
     sys.exit(main())
-
-
-def _terminate(*_: object) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # `timeout` sends two, and what is tidied up is not to be disturbed
-    _asked_to_end.set()
-    raise Terminated
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = arguments.command
         with _logging_to_stderr(verbose=arguments.verbose), system_errors.named():
             command(arguments)
+            signals.end_if_asked()
             sys.stdout.flush()  # here, where a reader that has gone, or a full disk, is noticed
     except LlmprismError as error:
         say(f"llmprism: {error}", stderr=True)
@@ -66,20 +59,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         why = error if isinstance(error, KeyboardInterrupt) else error.__cause__
         if not isinstance(why, KeyboardInterrupt):
             raise
-        return _ended(TERMINATED if isinstance(why, Terminated) else INTERRUPTED, served=command is serve)
+        return _ended(TERMINATED if isinstance(why, signals.Terminated) else INTERRUPTED, command)
     except BrokenPipeError:  # the reader, such as `head`, had enough
         _give_output_up()
     except Exception:
-        if not _asked_to_end.is_set():
+        if not signals.was_asked_to_end():
             raise
         # A library that was being imported may drop the exception of the signal, and fail for another reason.
-        return _ended(TERMINATED, served=command is serve)
+        return _ended(TERMINATED, command)
     return 0
 
 
-def _ended(code: int, *, served: bool) -> int:
+def _ended(code: int, command: Callable[[argparse.Namespace], None] | None) -> int:
     """Say that the process was asked to end, and what became of its work; returns the exit code."""
-    rest = "" if served else " What was written is complete; run the same command to finish."
+    rest = "" if command in READING else f" {BEGINS_AGAIN if command is commands.analyze else FINISHES}"
     say(f"llmprism: {'terminated' if code == TERMINATED else 'interrupted'}.{rest}", stderr=True)
     return code
 

@@ -38,6 +38,7 @@ from llmprism_tasks.warehouse import landed_flows, store
 from llmprism_tasks.warehouse.bookkeeping.minutes import Run
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.landing import landing
+from llmprism_tasks.warehouse.landing.records import FARTHEST_NS
 from llmprism_tasks.warehouse.upkeep import expiry
 
 logger = logging.getLogger(__name__)
@@ -123,6 +124,7 @@ def _analyze(
             stopped.append(error)
     stopped += _run_what_looks_back(warehouse, settings, pool)
     _warn_of_missing_nics(warehouse, windows, settings)
+    _warn_of_the_future(windows, now_ns=time.time_ns())
     if stopped:
         first = stopped[0]
         raise ContractError(
@@ -281,6 +283,19 @@ def preload(method: str) -> None:
     """
     validation.prepare()
     stage_runner.stage_functions(method)
+
+
+def _warn_of_the_future(windows: Sequence[Window], *, now_ns: int) -> None:
+    """Warn of windows of later days: a clock that is wrong, or another unit of time; the report would look healthy."""
+    later = [window for window in windows if window.start_ns > now_ns + FARTHEST_NS]
+    if later:
+        logger.warning(
+            "%d of %d windows are more than a day in the future, the last is %s. Check the collector's clock, and the "
+            "unit of its times (--columns).",
+            len(later),
+            len(windows),
+            later[-1],
+        )
 
 
 def _warn_of_missing_nics(warehouse: Warehouse, windows: Sequence[Window], settings: Settings) -> None:

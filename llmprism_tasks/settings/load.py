@@ -104,7 +104,7 @@ def load_with_origins(
         known = [f"{origin.section}.{origin.name}" for origin in origins]
         likely = difflib.get_close_matches(f"{section_name}.{name}", known, 1)
         raise SettingsError(
-            found=f"setting {section_name}.{name} in {source}",
+            found=f"unknown setting {section_name}.{name} in {source}",
             expected="one of the settings that `llmprism settings` lists",
             todo=f"Correct its spelling{f' ({likely[0]}?)' if likely else ''} or remove it.",
         )
@@ -218,7 +218,7 @@ def _checked(section: str, setting: dataclasses.Field[Any], raw: object, source:
             begins = " or ".join(meta["begins"])
             raise SettingsError(found=where, expected=f"{begins} and what follows it", todo="Correct the value.")
         return raw
-    span = f"a number from {meta['low']:g} to {meta['high']:g} ({meta['unit']})"
+    span = f"a {'whole ' if kind is int else ''}number from {meta['low']:g} to {meta['high']:g} ({meta['unit']})"
     try:
         if isinstance(raw, bool):
             raise ValueError
@@ -226,7 +226,7 @@ def _checked(section: str, setting: dataclasses.Field[Any], raw: object, source:
         if isinstance(raw, float) and value != raw:
             raise ValueError
     except (TypeError, ValueError) as error:
-        raise SettingsError(found=where, expected=f"{span}, as {kind.__name__}", todo="Correct the value.") from error
+        raise SettingsError(found=where, expected=span, todo="Correct the value.") from error
     if not meta["low"] <= value <= meta["high"]:
         raise SettingsError(found=where, expected=span, todo="Choose a value in the range.")
     return value

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from llmprism_tasks.contract.errors import RequestError
-from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.warehouse.asking import Asked, asking
 from llmprism_tasks.warehouse.connect import Warehouse
 
@@ -99,7 +99,9 @@ def asked_range(ask: Asked, query: Mapping[str, str]) -> Range:
         start, end = _time(query, "from", row["first_ns"] or 0), _time(query, "to", row["expected_end_ns"] or window_ns)
         if end <= start:
             raise RequestError(
-                found="a range that ends before it begins", expected="from before to", todo="Choose another range."
+                found=f"a range from {Window(start, 1)} to {Window(end, 1)}",
+                expected="a beginning before the end; without one of them, the data begin or end the range",
+                todo="Choose another range.",
             )
         return Range(start - start % window_ns, end, "", **known)
     last = query.get("last") or DEFAULT_LAST

@@ -116,7 +116,8 @@ def _parquet(
     for column in FLOW_COLUMNS:
         origin = origins.get(column.name, Origin(()))
         wanted = {"VARCHAR"} if column.type == "VARCHAR" else INTEGERS
-        if column.optional:  # some exporters write numbers as text, or as fractions where some are missing
+        # Some exporters write numbers as text, or as fractions where some are missing. Times would lose digits.
+        if column.optional or column.name == "bytes":
             wanted = NUMBERS_AND_TEXT
         if origin.unit != "ns":
             wanted = MOMENTS
@@ -150,7 +151,7 @@ def _csv(
     first = execute(connection, file, f"SELECT line FROM ({lines}) LIMIT 1", values).fetchone()
     header = [name.strip() for name in next(csv.reader([str(first[0])]))] if first else []
     if not header:
-        found, expected = "is not there: the file is empty", f"the columns {', '.join(REQUIRED)}"
+        found, expected = "names no columns: the file is empty", f"the columns {', '.join(REQUIRED)}"
         raise UnfinishedError.of(unreadable(file.path, "line 1 (header)", found, expected))
     if len(header) == 1 and (sign := OTHER_SEPARATORS.search(header[0])):
         found = f"has one column, {header[0][:100]}, as if {sign[0]!r} were between the fields"

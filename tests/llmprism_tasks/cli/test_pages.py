@@ -73,6 +73,22 @@ def test_what_only_a_page_shows_is_refused_without_one(
 @pytest.mark.parametrize(
     ("what", "words"),
     [
+        (["--html", "p", "--picture", "p"], "--html with --picture; expected one of them"),
+        (["--html", "p", "--format", "json", "--evidence"], "--html with --format json and --evidence; expected"),
+        (["--html", "p", "--last", "1h", "--from", "2026-01-01"], "--last with --from; expected one of them"),
+    ],
+)
+def test_options_of_which_one_would_be_ignored_are_refused(
+    warehouse: Warehouse, what: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["report", *what, "--warehouse", warehouse.location]) == 1
+    assert words in capsys.readouterr().err
+    assert not Path("p").exists()
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
         (["--last", "24x"], "last=24x; expected one of 15m"),
         (["--job", "nosuch"], "no job nosuch"),
         (["--incident", "nosuch"], "no incident nosuch"),

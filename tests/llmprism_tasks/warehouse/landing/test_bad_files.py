@@ -88,6 +88,12 @@ CASES: dict[str, Case] = {
         "column flow_start_ns: is TIMESTAMP",
         "BIGINT",
     ),
+    "Parquet with times as fractions": (
+        "flows.parquet",
+        lambda path: parquet(path, pl.col("flow_start_ns").cast(pl.Float64)),
+        "column flow_start_ns: is DOUBLE",
+        "BIGINT",
+    ),
     "Parquet with addresses as numbers": (
         "flows.parquet",
         lambda path: parquet(path, pl.lit(167_772_161).alias("src_addr")),
@@ -101,7 +107,7 @@ CASES: dict[str, Case] = {
     "empty CSV": (
         "flows.csv",
         lambda path: path.write_bytes(b""),
-        "line 1 (header): is not there: the file is empty",
+        "line 1 (header): names no columns: the file is empty",
         "the columns",
     ),
     "CSV with semicolons": (
@@ -167,6 +173,19 @@ def test_what_is_not_there_or_of_unknown_format_is_named(warehouse: Warehouse, t
         with pytest.raises(InputError, match=found) as caught:
             landing.land(warehouse, WINDOW, str(tmp_path / name), lateness_ns=LATENESS_NS)
         assert name in caught.value.found
+
+
+def test_bytes_that_pandas_wrote_as_fractions_are_read_and_what_is_missing_is_quarantined(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    """A column of whole numbers of which one is missing becomes one of fractions, with NaN in it."""
+    path = tmp_path / "flows.parquet"
+    frame = pl.DataFrame([flow(number) for number in range(3)])
+    sizes = pl.Series("bytes", [float(frame["bytes"][0]), float("nan"), 1.5])
+    frame.with_columns(sizes).write_parquet(path)
+    landing.land(warehouse, WINDOW, str(path), lateness_ns=LATENESS_NS)
+    assert store.read(warehouse, "flows", WINDOW)["bytes"].to_list() == [frame["bytes"][0]]
+    assert store.read(warehouse, "flows_quarantine", WINDOW)["reason"].to_list() == ["not_a_number"] * 2
 
 
 def test_a_parquet_may_lack_optional_columns_or_hold_other_whole_numbers(warehouse: Warehouse, tmp_path: Path) -> None:
