@@ -196,7 +196,7 @@ def test_settings_can_be_checked(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = capsys.readouterr()
     assert out == ""
     assert err == (
-        "llmprism: window.length_s = '0' from --set window.length_s; expected a number from 1 to 3600 (s). "
+        "llmprism: window.length_s = '0' from --set window.length_s; expected a whole number from 1 to 3600 (s). "
         "Choose a value in the range.\n"
     )
     assert cli.main(["settings", "--check", "--set", "places.flows=flows/{window}.parquet"]) == 1
