@@ -84,18 +84,12 @@ def report(arguments: argparse.Namespace) -> None:
 
     Raises
     ------
-    InputError : what only a page shows is asked for without one
+    InputError : an option would be ignored
     """
     settings, _ = _load(arguments)
-    of_pages = {"--incident": "incident", "--job": "job", "--last": "last", "--from": "from_", "--to": "to"}
-    asked = [option for option, name in of_pages.items() if getattr(arguments, name) is not None]
-    if asked and arguments.html is None:
-        raise InputError(
-            found=f"{', '.join(asked)} without --html",
-            expected="--html FILE with it",
-            todo="Add --html FILE for a page of it; without, the report is of the whole warehouse.",
-        )
-    _refuse_both(arguments)
+    from llmprism_tasks.cli.pages import refuse_ignored_options, write_page
+
+    refuse_ignored_options(arguments)
     if arguments.probes:
         from llmprism_tasks.reports import probes
 
@@ -103,8 +97,6 @@ def report(arguments: argparse.Namespace) -> None:
         output.say(json.dumps(tests, indent=2) if arguments.format == "json" else probes.text(tests))
         return
     if arguments.html is not None:
-        from llmprism_tasks.cli.pages import write_page
-
         write_page(_existing_warehouse(arguments), settings, arguments)  # the flows behind an incident are in it
         return
     warehouse = _to_read(arguments)
@@ -124,22 +116,6 @@ def report(arguments: argparse.Namespace) -> None:
         from llmprism_tasks.reports import picture
 
         picture.save_svg(terminal.render(found), arguments.picture)
-
-
-def _refuse_both(arguments: argparse.Namespace) -> None:
-    """Refuse options of a report of which one would be ignored."""
-    of_text = {"--format json": arguments.format == "json", "--evidence": arguments.evidence}
-    of_text["--picture"] = arguments.picture is not None
-    of_range = {"--from": arguments.from_ is not None, "--to": arguments.to is not None}
-    for option, given, others in (
-        ("--html", arguments.html is not None, of_text),
-        ("--last", arguments.last is not None, of_range),
-    ):
-        asked = [name for name, other in others.items() if given and other]
-        if asked:
-            raise InputError(
-                found=f"{option} with {' and '.join(asked)}", expected="one of them", todo="Leave one of them out."
-            )
 
 
 def timeline(arguments: argparse.Namespace) -> None:

@@ -46,7 +46,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = arguments.command
         with _logging_to_stderr(verbose=arguments.verbose), system_errors.named():
             command(arguments)
-            signals.end_if_asked()
             sys.stdout.flush()  # here, where a reader that has gone, or a full disk, is noticed
     except LlmprismError as error:
         say(f"llmprism: {error}", stderr=True)

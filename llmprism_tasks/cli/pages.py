@@ -48,6 +48,34 @@ def serve(warehouse: Warehouse, settings: Settings, arguments: argparse.Namespac
         uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
 
 
+def refuse_ignored_options(arguments: argparse.Namespace) -> None:
+    """Refuse options of `llmprism report` that would be ignored.
+
+    Raises
+    ------
+    InputError : what only a page shows without a page, what only a text shows with one, or two ranges
+    """
+    names = {"--last": "last", "--from": "from_", "--to": "to", "--picture": "picture"}
+    names |= {"--incident": "incident", "--job": "job"}
+    given = {option: getattr(arguments, name) is not None for option, name in names.items()}
+    given |= {"--evidence": arguments.evidence, "--format json": arguments.format == "json"}
+    paged = arguments.html is not None
+    asked = [option for option in ("--incident", "--job", "--last", "--from", "--to") if given[option]]
+    if asked and not paged:
+        raise InputError(
+            found=f"{', '.join(asked)} without --html",
+            expected="--html FILE with it",
+            todo="Add --html FILE for a page of it; without, the report is of the whole warehouse.",
+        )
+    ranges, texts = ("--from", "--to"), ("--format json", "--evidence", "--picture")
+    for one, there, others in (("--html", paged, texts), ("--last", given["--last"], ranges)):
+        both = [option for option in others if there and given[option]]
+        if both:
+            raise InputError(
+                found=f"{one} with {' and '.join(both)}", expected="one of them", todo="Leave one of them out."
+            )
+
+
 def write_page(warehouse: Warehouse, settings: Settings, arguments: argparse.Namespace) -> None:
     """Write the page of an incident, a job or a range to one file that needs no server."""
     from llmprism_tasks.reports.pages import incident, job, now

@@ -428,56 +428,48 @@ def wait_until_held(warehouse: str) -> None:
         pytest.fail("nobody opened the warehouse")
 
 
-DROPPED = """
-import argparse, os, signal, sys, time
-from llmprism_tasks.cli import entry_point
-
-def imports_a_library(_):
+IMPORTS_A_LIBRARY = """
+def command(_):
     try:
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(9)
     except KeyboardInterrupt:
         pass
     raise AttributeError("partially initialized module")
-
-arguments = argparse.Namespace(command=imports_a_library, verbose=False)
-entry_point.parser = lambda: argparse.Namespace(parse_args=lambda _: arguments)
-entry_point.run()
 """
 
-
-def test_asked_to_end_while_a_library_is_imported_it_says_so() -> None:
-    """pyarrow, which imports pandas, dropped the exception of the signal, and failed with one of its own."""
-    ran = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, check=False)
-    assert ran.returncode == 143
-    assert ran.stderr == "llmprism: terminated. What was written is complete; run the same command to finish.\n"
-
-
-LOST = """
-import argparse, os, signal
-from llmprism_tasks.cli import commands, entry_point, signals
-
+GOES_ON = """
 class Tidied:
     def __del__(self):
         os.kill(os.getpid(), signal.SIGTERM)
 
-def goes_on(_):
+def command(_):
     Tidied()
     signals.end_if_asked()
     print("not reached")
-
-arguments = argparse.Namespace(command=goes_on, verbose=False)
-entry_point.parser = lambda: argparse.Namespace(parse_args=lambda _: arguments)
-entry_point.run()
 """
 
 
-def test_asked_to_end_where_the_exception_is_lost_it_ends_at_the_next_window() -> None:
-    """Python drops what is raised while it takes an object away, and Numba what is raised in a callback."""
-    ran = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(
+    ("work", "before"),
+    [
+        pytest.param(IMPORTS_A_LIBRARY, "", id="a library fails of it"),
+        pytest.param(GOES_ON, "Exception ignored in: .*", id="it is lost"),
+    ],
+)
+def test_asked_to_end_where_the_exception_is_dropped_it_ends_and_says_so(work: str, before: str) -> None:
+    """pyarrow, which imports pandas, dropped the exception, and failed with one of its own. Python drops what is raised
+    while it takes an object away; then the next window ends the command."""
+    runs_it = """
+arguments = argparse.Namespace(command=command, verbose=False)
+entry_point.parser = lambda: argparse.Namespace(parse_args=lambda _: arguments)
+entry_point.run()
+"""
+    imports = "import argparse, os, signal, sys, time\nfrom llmprism_tasks.cli import entry_point, signals\n"
+    ran = subprocess.run([sys.executable, "-c", imports + work + runs_it], capture_output=True, text=True, check=False)
     assert ran.returncode == 143
     assert not ran.stdout
-    assert ran.stderr.endswith("llmprism: terminated. What was written is complete; run the same command to finish.\n")
+    assert re.fullmatch(f"(?s){before}llmprism: terminated. {re.escape(entry_point.FINISHES)}\n", ran.stderr)
 
 
 @pytest.mark.parametrize(("asked", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

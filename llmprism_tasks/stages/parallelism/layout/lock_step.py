@@ -24,7 +24,7 @@ apart: a deviation over ten steps is off by a third. Peers that meet in every la
 third of what replicas do."""
 
 LEAST_STEPS = 4
-"""Steps below which a deviation is chance, or so many moments: of a pipeline, each step has two."""
+"""Steps below which a deviation is chance. Each step of a pipeline has two moments, so there half as many suffice."""
 
 
 def peers(sent: pl.DataFrame, piped: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
