@@ -219,7 +219,7 @@ FAULTS: tuple[tuple[str, str], ...] = (
     ),
     (
         "SIGTERM while a library is imported is a traceback",
-        f"{CLI}/test_cli.py::test_asked_to_end_while_a_library_is_imported_it_says_so",
+        f"{CLI}/test_cli.py::test_asked_to_end_where_the_exception_is_dropped_it_ends_and_says_so",
     ),
     (
         "a FIFO keeps a window waiting for ever",
