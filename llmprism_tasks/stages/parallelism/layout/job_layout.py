@@ -16,7 +16,8 @@ from llmprism_tasks.stages.traffic import nic_pairs
 
 HIDDEN_CONTEXT = 0.85
 """What is left of it where context parallelism may stay inside hosts: its traffic is that of as many replicas. Of drawn
-jobs of which this is not seen, one in ten has it. Where nobody saw who is in lock-step, replicas may, too."""
+jobs of which this is not seen, one in ten has it. Where nobody saw who is in lock-step, replicas may as well, which
+costs as much again."""
 
 DEGREES = ("tp", "pp", "dp", "cp", "ep")
 
@@ -142,8 +143,9 @@ def confidence(columns: list[str]) -> pl.Expr:
     """Return how sure a job's row is: recognition's confidence, and for a training job times that of its layout."""
     seen = [pl.col(name).fill_null(1.0) for name in ("evenness", "brevity") if name in columns]
     apart = (pl.col("tp") > 1) & pl.col("peers").is_null() if "peers" in columns else pl.lit(value=False)
-    hidden = pl.when(pl.col("cp").is_null() | apart).then(HIDDEN_CONTEXT).otherwise(1.0)
-    laid = pl.col("agreement") * pl.col("sureness").fill_null(1.0) * hidden * one_ring_or_several()
+    laid = pl.col("agreement") * pl.col("sureness").fill_null(1.0) * one_ring_or_several()
+    for may_hide in (apart, apart | pl.col("cp").is_null()):  # replicas, and context parallelism among those that share
+        laid = laid * pl.when(may_hide).then(HIDDEN_CONTEXT).otherwise(1.0)
     for factor in seen:
         laid = laid * factor
     sure = pl.when(pl.col("dp").is_not_null()).then(laid).otherwise(EVEN_ODDS)

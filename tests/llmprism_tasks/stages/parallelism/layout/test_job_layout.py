@@ -47,9 +47,14 @@ def test_what_looks_the_same_takes_off(degrees: dict[str, int | None], left: flo
     assert of(**degrees) == pytest.approx(0.8 * left)
 
 
-@pytest.mark.parametrize(("tp", "peers", "left"), [(8, 8, 1.0), (8, None, HIDDEN_CONTEXT), (1, None, 1.0)])
-def test_replicas_may_share_a_host_where_no_lock_step_was_seen(tp: int, peers: int | None, left: float) -> None:
-    assert of(tp=tp, pp=2, dp=2, peers=peers) == pytest.approx(0.8 * left)
+@pytest.mark.parametrize(("tp", "peers", "left"), [(8, 8, 1.0), (8, None, HIDDEN_CONTEXT**2), (1, None, 1.0)])
+@pytest.mark.parametrize("cp", [1, None])
+def test_replicas_and_context_may_share_a_host_where_no_lock_step_was_seen(
+    tp: int, peers: int | None, left: float, cp: int | None
+) -> None:
+    """Once it is seen who is in lock-step, only context may hide."""
+    hides = HIDDEN_CONTEXT if cp is None and left == 1.0 else 1.0
+    assert of(tp=tp, pp=2, dp=2, peers=peers, cp=cp) == pytest.approx(0.8 * left * hides)
 
 
 def test_a_job_that_does_not_train_has_no_layout_to_doubt() -> None:
