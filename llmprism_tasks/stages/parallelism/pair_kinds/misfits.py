@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.numerics.graphs import RING_PEERS, connected_components
-from llmprism_tasks.numerics.robust import Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
 
 KINDS = ("other", "dp", "pp", "ep", "cp")
 OTHER, DP, PP, EP, CP = range(len(KINDS))
@@ -58,6 +58,7 @@ def misfits(job: Job, label: Labels) -> dict[str, int]:
     group = connected_components(job.src[reducing], job.dst[reducing], n)
     same = group[job.src] == group[job.dst]
     found = {"within": int((is_[PP] & same).sum())}
+    found["partial"] = _count_partial_links(job, is_[PP] & ~same, group)
     of_roles = (np.flatnonzero(is_[PP] & (job.role == role)) for role in np.unique(job.role[is_[PP]]))
     found["closed"] = sum(int(closed_ways(job, some).sum()) for some in of_roles)
     of_rings = (np.flatnonzero(is_[DP] & (job.role == role)) for role in np.unique(job.role[is_[DP]]))
@@ -94,6 +95,17 @@ def closed_ways(job: Job, pairs: Integers) -> npt.NDArray[np.bool_]:
     with_ends = np.zeros(nics, bool)
     with_ends[part[(peers > 0) & (peers != RING_PEERS)]] = True
     return ~with_ends[part[src]]
+
+
+def _count_partial_links(job: Job, piped: npt.NDArray[np.bool_], group: Integers) -> int:
+    """Count the pairs of a pipeline between two gradient groups of neither of which more than half take part: every
+    replica of a stage sends to the next one, but a copy from one host to another is a single pair."""
+    n, src, dst = job.host.size, job.src[piped], job.dst[piped]
+    link = np.minimum(group[src], group[dst]) * n + np.maximum(group[src], group[dst])
+    taking_part, nic = np.divmod(np.unique(np.r_[link, link] * n + np.r_[src, dst]), n)
+    side, count = np.unique(taking_part * n + group[nic], return_counts=True)
+    most = count > MAJORITY * np.bincount(group, minlength=n)[side % n]
+    return int(np.isin(link, side[most] // n, invert=True).sum())
 
 
 def _count_ends_of_lines(job: Job, some: Integers) -> int:

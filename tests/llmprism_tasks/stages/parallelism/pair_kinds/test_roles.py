@@ -195,6 +195,16 @@ def test_a_copy_between_stages_is_nothing_and_leaves_the_layout_as_it_is() -> No
     assert {link for link, kind in told.items() if kind == "pp"} == set(LINKS)
 
 
+@pytest.mark.parametrize(("sending", "told"), [(["ch"], "other"), (["ch", "af"], "pp")])
+def test_what_one_replica_alone_sends_to_another_stage_is_no_pipeline(sending: list[str], told: str) -> None:
+    """Two stages of two replicas and two peers: what seems to be answered goes from one pipeline to another, without a
+    period."""
+    gradients = [*seeming(both_ways("ac", "bd"), "dp", 9), *seeming(both_ways("eg", "fh"), "dp", 7)]
+    pipelines = seeming(both_ways("ae", "cg", "bf", "dh"), "pp", 4)
+    hosts = on_hosts("ab", "cd", "ef", "gh")
+    assert kinds(gradients, pipelines, seeming(sending, "pp", 60, periodic=False), hosts=hosts)["ch"] == told
+
+
 def test_blocks_come_back_over_pairs_of_their_own_where_their_groups_share_a_ring_of_gradients() -> None:
     """Two groups of four go around along the ring, and are closed by a pair each."""
     ring = [seeming([link], "dp", 9 if link in ("de", "ha") else 14)[0] for link in around("abcdefgh")]
