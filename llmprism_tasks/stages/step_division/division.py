@@ -123,6 +123,10 @@ class Division:
             return self, None
         return self._select_runs(most, "semi"), self._select_runs(most, "anti")
 
+    def latest_run(self) -> Division:
+        """Return of each job its last run that shows steps."""
+        return self._select_runs(self.job_steps.group_by("job_id").agg(pl.col("run").max()), "semi")
+
     def _select_runs(self, some: pl.DataFrame, how: Literal["semi", "anti"]) -> Division:
         flows, endpoints, job_steps = (
             frame.join(nic_pairs.as_coded(some, frame), on=["job_id", "run"], how=how, maintain_order="left")

@@ -182,12 +182,15 @@ def _division_of_whole_steps(bulk: pl.DataFrame, silent_ns: int, settings: Setti
 
     The unfinished step may look like anything, and spoil the others with it. If the steps with it have another period,
     more and more of it is left out, up to a whole step, until the rest has the same period again.
+    Where the last run of the job shows enough steps, its earlier runs say nothing of these.
     """
 
     def steps_until(end_ns: int) -> Division | None:
         """Return the steps of the flows that had ended by a time."""
         moment = Window(end_ns + 1 - settings.window.length_ns, settings.window.length_ns)
-        return divide(bulk.filter(pl.col("flow_end_ns") <= end_ns), moment, settings)
+        found = divide(bulk.filter(pl.col("flow_end_ns") <= end_ns), moment, settings)
+        latest = None if found is None else found.latest_run()
+        return found if latest is None or _whole_steps(latest.endpoints, bulk, settings) is None else latest
 
     whole, earlier = steps_until(silent_ns), steps_until(silent_ns - settings.window.length_ns)
     if earlier is None or earlier.job_steps.height < LEAST_RECURRENCES:

@@ -82,6 +82,13 @@ def test_of_messages_of_different_sizes_the_answer_to_the_last_is_the_end(
     assert cut_off_midway(*there, *back, messages("b", "a", [LAST], round(answer * MB))) == expected
 
 
+@pytest.mark.parametrize(("again", "seconds"), [(6, 4.0), (5, 1.0)])
+def test_steps_before_a_restart_say_nothing_of_those_after_it_if_these_are_enough(again: int, seconds: float) -> None:
+    """A run of steps of a second, and after a silence of 18 s one of steps of four."""
+    where = cut_off(*steps_and(), messages("a", "b", every(4000, count=again, start=30_000), 8 * MB))
+    assert where.period_ns == pytest.approx(seconds * 1e9)
+
+
 @pytest.mark.parametrize(("rails", "lost", "expected"), [(4, 0, False), (4, 1, False), (4, 2, True), (3, 1, True)])
 def test_of_a_pipeline_s_last_messages_a_record_may_be_lost(rails: int, lost: int, expected: bool) -> None:
     """One of four, and not one of three."""
