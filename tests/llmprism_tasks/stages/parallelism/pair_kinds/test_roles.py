@@ -215,7 +215,7 @@ def test_blocks_that_go_around_the_other_way_may_be_as_many_bytes_as_gradients(b
     ("back", "told"), [(["ba", "dc", "fe", "hg"], "cp"), (["ba", "dc"], "dp")], ids=["of all groups", "of some"]
 )
 def test_blocks_that_come_back_may_be_as_many_bytes_as_gradients_that_go_on(back: list[str], told: str) -> None:
-    """Groups of two exchange blocks along a ring of gradients. Where the two part, a NIC sends in the one and the other."""
+    """Groups of two exchange blocks along a ring of gradients. Where the two part, a NIC sends in both."""
     shared, alone = around("abcdefgh")[::2], around("abcdefgh")[1::2]
     rest = [link for link in both_ways(*shared) if link not in (*shared, *back)]
     both = kinds(
