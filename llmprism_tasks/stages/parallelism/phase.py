@@ -285,7 +285,7 @@ def _settle_kinds(judged: pl.DataFrame, job_members: pl.DataFrame, settings: Set
         .otherwise(pl.lit("other"))
     )
     told = step_filling.settle_filling_pairs(judged, settings.rhythm.same_size, settings.rhythm.byte_tolerance)
-    told = pair_graph.gradients_apart(told, settings.parallelism.ring_share)
+    told = pair_graph.gradients_apart(told, settings.parallelism.ring_share, settings.rhythm.same_size)
     return _with_confidence(roles.likeliest(told, job_members, settings.parallelism.least_presence))
 
 
