@@ -16,7 +16,7 @@ AGREEING_NICS = 0.8
 """Ratio of a job's NICs whose groups must have one size for it to be the degree; the rest may have lost their pairs."""
 
 
-def gradients_apart(pairs: pl.DataFrame, ring_share: float) -> pl.DataFrame:
+def gradients_apart(pairs: pl.DataFrame, ring_share: float, same_size: float) -> pl.DataFrame:
     """Call synchronised pairs `other` that link two gradient groups: the embedding of first and last stage, norms.
 
     Links that touch about all NICs are gradients too: those of the dense layers, across the groups of each expert's
@@ -27,7 +27,9 @@ def gradients_apart(pairs: pl.DataFrame, ring_share: float) -> pl.DataFrame:
     Parameters
     ----------
     pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, `bytes_per_step`
-    ring_share : a pair with this ratio of its busier end's largest pair is surely a ring of the gradients
+    ring_share : a pair with this ratio of its busier end's largest pair is surely a ring of the gradients; so is one
+        that does with the blocks of context that the largest pair carries as well
+    same_size : ratio by which bytes of one ring may differ
     """
     experts, staged = ((pl.col("kind") == kind).any().over("job_id") for kind in ("ep", "pp"))
     synchronised = pairs.filter((staged | ~experts) & (pl.col("kind") == "dp"))
@@ -41,7 +43,15 @@ def gradients_apart(pairs: pl.DataFrame, ring_share: float) -> pl.DataFrame:
     sized = synchronised
     for end in ENDS:
         sized = sized.join(largest.rename({"addr": end, "largest": f"{end}_largest"}), on=["job_id", end])
-    sure = pl.col("bytes_per_step") >= ring_share * pl.max_horizontal("src_addr_largest", "dst_addr_largest")
+    busiest = pl.max_horizontal("src_addr_largest", "dst_addr_largest")
+    blocks = pairs.filter(pl.col("kind") == "cp").select("job_id", blocks="bytes_per_step").unique().sort("blocks")
+    sized = (
+        sized.with_columns(less=busiest - pl.col("bytes_per_step"))
+        .sort("less")
+        .join_asof(blocks, left_on="less", right_on="blocks", by="job_id", strategy="nearest", check_sortedness=False)
+    )
+    shared = (pl.col("less") - pl.col("blocks")).abs() <= same_size * pl.col("bytes_per_step")
+    sure = (pl.col("bytes_per_step") >= ring_share * busiest) | shared.fill_null(value=False)
     if sized.select(sure.all()).item():
         return pairs
     group = components(sized.filter(sure).select("job_id", *ENDS))

@@ -244,10 +244,15 @@ def _with_relayed(
     periods: pl.DataFrame,
     settings: Settings,
 ) -> pl.DataFrame:
-    """Add the votes of pipelines that are answered on another pair of NICs."""
+    """Add the votes of pipelines that are answered on another pair of NICs.
+
+    That other pipelines between the same hosts are answered says nothing of what goes on beside them, such as a copy.
+    """
+    answered = judged.filter(pl.col("pipeline") >= MAJORITY)
     silent = judged.filter(pl.col("filling") >= MAJORITY, pl.col("pipeline") < MAJORITY)
     if silent.is_empty():
         return judged
+    pairs = pairs.join(answered, on="pair", how="anti", maintain_order="left")
     relayed = classifier.relayed(flows, pairs, silent.select("pair"), job_members, periods, settings)
     return judged.join(relayed, on="pair", how="left").with_columns(pipeline=pl.max_horizontal("pipeline", "relayed"))
 
@@ -280,7 +285,7 @@ def _settle_kinds(judged: pl.DataFrame, job_members: pl.DataFrame, settings: Set
         .otherwise(pl.lit("other"))
     )
     told = step_filling.settle_filling_pairs(judged, settings.rhythm.same_size, settings.rhythm.byte_tolerance)
-    told = pair_graph.gradients_apart(told, settings.parallelism.ring_share)
+    told = pair_graph.gradients_apart(told, settings.parallelism.ring_share, settings.rhythm.same_size)
     return _with_confidence(roles.likeliest(told, job_members, settings.parallelism.least_presence))
 
 

@@ -64,11 +64,15 @@ def pp_stages(
 
 def _backward_turns(sent: pl.DataFrame, pairs: pl.DataFrame, links: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
     """Return by how much each node begins to reduce gradients before the others of its pipeline: NODE, `pipeline`,
-    `step`, `turn_ns` (less for the first stage)."""
+    `step`, `turn_ns` (less for the first stage).
+
+    A step may be told to end while parameters of a sharded optimizer are gathered: some stages have begun to by then.
+    """
     reducing = pairs.filter(pl.col("kind") == "dp").select("pair", "job_id", addr="src_addr")
     of_nodes = nodes(reducing.select("job_id", "addr").unique(), groups)
-    first = reducing.join(of_nodes, on=["job_id", "addr"]).join(sent, on="pair").rename({"first_ns": "turn_ns"})
-    return _centred_turns(first.with_columns(-pl.col("turn_ns")), links)
+    first = reducing.join(of_nodes, on=["job_id", "addr"]).join(sent, on="pair").join(_pipelines(links), on=NODE)
+    begun = _counted_from_silence(first.rename({"first_ns": "at_ns"}))
+    return _centred_turns(begun.group_by(*NODE, "addr", "step").agg(turn_ns=-pl.col("at_ns").min()), links)
 
 
 def _forward_turns(flows: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
@@ -78,28 +82,36 @@ def _forward_turns(flows: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
     never is a pipeline silent for longer, so a step begins after the longest silence. Interleaved, the last stage
     hands on to the first, and it is not.
     """
-    pipelines = pair_graph.components(links.select("job_id", *ENDS).unique()).rename({"component": "pipeline"})
-    sending = links.select("pair", "job_id", "dst_addr", addr="src_addr").join(pipelines, on=["job_id", "addr"])
-    hops = pl.struct("addr", "dst_addr").n_unique().over(PIPELINE)
-    lines = sending.filter(hops < 2 * pl.col("addr").n_unique().over(PIPELINE)).drop("dst_addr")
-    messages = flows.join(lines, on="pair").sort("flow_start_ns")
-    silence = pl.col("flow_start_ns").diff().over(PIPELINE)
+    sending = links.select("pair", "job_id", "dst_addr", node="src_addr").join(_pipelines(links), on=NODE)
+    hops = pl.struct("node", "dst_addr").n_unique().over(PIPELINE)
+    lines = sending.filter(hops < 2 * pl.col("node").n_unique().over(PIPELINE)).drop("dst_addr")
+    begun = _counted_from_silence(flows.join(lines, on="pair").rename({"flow_start_ns": "at_ns"}))
+    return _centred_turns(begun.group_by(*NODE, "step").agg(turn_ns=pl.col("at_ns").min()), links)
+
+
+def _counted_from_silence(messages: pl.DataFrame) -> pl.DataFrame:
+    """Return what pipelines send (PIPELINE, `step`, `at_ns`, …) with the `step` in which it comes if each begins after
+    its pipeline's longest silence in it; what comes before the first is left out."""
+    in_order = messages.sort("at_ns")
+    silence = pl.col("at_ns").diff().over(PIPELINE)
     begins = (
-        messages.with_columns(silence=silence)
+        in_order.with_columns(silence=silence)
         .group_by(*PIPELINE, "step")
-        .agg(begin_ns=pl.col("flow_start_ns").sort_by("silence", nulls_last=False).last())
+        .agg(begin_ns=pl.col("at_ns").sort_by("silence", nulls_last=False).last())
         .sort("begin_ns")
     )
-    first = (
-        messages.drop("step")
-        .join_asof(
-            begins, left_on="flow_start_ns", right_on="begin_ns", by=PIPELINE, coalesce=False, check_sortedness=False
-        )
+    return (
+        in_order.drop("step")
+        .join_asof(begins, left_on="at_ns", right_on="begin_ns", by=PIPELINE, coalesce=False, check_sortedness=False)
         .drop_nulls("step")
-        .group_by(*PIPELINE, "step", node="addr")
-        .agg(turn_ns=pl.col("flow_start_ns").min())
     )
-    return _centred_turns(first.drop("pipeline"), links)
+
+
+def _pipelines(links: pl.DataFrame) -> pl.DataFrame:
+    """Return which nodes are in one pipeline: NODE, `pipeline`."""
+    return pair_graph.components(links.select("job_id", *ENDS).unique()).rename(
+        {"addr": "node", "component": "pipeline"}
+    )
 
 
 def _centred_turns(first: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
@@ -107,14 +119,11 @@ def _centred_turns(first: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
 
     The median over a stage's replicas is not moved by one that is slow.
     """
-    pipelines = pair_graph.components(links.select("job_id", *ENDS).unique()).rename(
-        {"addr": "node", "component": "pipeline"}
-    )
     middle = pl.col("turn_ns").median().over(*PIPELINE, "step")
     return (
         first.group_by(*NODE, "step")
         .agg(pl.col("turn_ns").median())
-        .join(pipelines, on=NODE)
+        .join(_pipelines(links), on=NODE)
         .select(*NODE, "pipeline", "step", turn_ns=pl.col("turn_ns") - middle)
     )
 

@@ -223,15 +223,20 @@ def _kinds_of_parts(job: Job, of_role: Integers, part: Integers | npt.NDArray[np
 
 
 def _count_odd_pairs(job: Job, of_role: Integers, voted: Labels) -> int:
-    """Count the pairs of a role that are called otherwise than most of it, but for those that are a ring through all of
-    its NICs: two rings, one each way, may carry equal bytes."""
+    """Count the pairs of a role that are called otherwise than most of it, but for those that are another ring.
+
+    Two rings may carry equal bytes. Where they part each NIC sends once in the one and once in the other, and it
+    receives so.
+    """
     counts = np.bincount(voted, minlength=len(KINDS))
-    nics = np.unique(np.r_[job.src[of_role], job.dst[of_role]])
+    most = counts.argmax()
+    ends = job.src[of_role], job.dst[of_role]
+    senders, receivers = (np.unique(end[voted == most]) for end in ends)
     odd = 0
     for kind in np.flatnonzero(counts):
-        ends = (np.sort(end[of_role[voted == kind]]) for end in (job.src, job.dst))
-        ring = all(np.array_equal(some, nics) for some in ends)
-        odd += 0 if kind == counts.argmax() or ring else int(counts[kind])
+        sending, receiving = (np.sort(end[voted == kind]) for end in ends)
+        ring = np.array_equal(sending, senders) and np.array_equal(receiving, receivers)
+        odd += 0 if kind == most or ring else int(counts[kind])
     return odd
 
 

@@ -107,7 +107,7 @@ def _steps_of_groups(
     )
     periods = periods.join(refused, on="group", how="anti")
     alike = clear.streams.join(_of_same_period(clear.streams, periods, settings), on="group", how="semi")
-    clear = clear.of(several_steps(clear.streams, periods))
+    clear = clear.of(several_steps(clear.streams, periods, _of_same_period_as_turns(periods, turns, settings)))
     periods = periods.join(clear.streams, on="group", how="anti")
     together = merge_steps([together, clear])
     alone = alone.join(clear.streams, on="group", how="anti", maintain_order="left")
@@ -140,19 +140,22 @@ def _steps_of_groups(
     )
 
 
-def several_steps(clear: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
+def several_steps(clear: pl.DataFrame, periods: pl.DataFrame, turning: pl.DataFrame) -> pl.DataFrame:
     """Return the groups whose clear template is as long as several of what single pairs take for steps: `group`.
 
-    These are layers or micro-batches. And so it is the other way around where silences show a forward and a backward
-    pass in the template: what single pairs take for a step is several, up to a pause such as an evaluation.
+    These are layers or micro-batches, unless links turn once in each: then the template is several steps. And so it is
+    the other way around where silences show a forward and a backward pass in the template: what single pairs take for a
+    step is several, up to a pause such as an evaluation.
 
     Parameters
     ----------
     clear : streams of `Found` that silences alone do not tell
     periods : as `group_periods` returns
+    turning : `group`, those whose links turn once in each of these periods
     """
     period = clear.group_by("group").agg(pl.col("group_period_ns", "ended").first())
-    longer = pl.col("group_period_ns") >= SEVERAL_PERIODS * pl.col("period_ns")
+    once = pl.col("group").is_in(turning["group"].implode())
+    longer = ~once & (pl.col("group_period_ns") >= SEVERAL_PERIODS * pl.col("period_ns"))
     shorter = pl.col("ended") & (SEVERAL_PERIODS * pl.col("group_period_ns") <= pl.col("period_ns"))
     return period.join(periods, on="group").filter(longer | shorter).select("group")
 
@@ -167,6 +170,18 @@ def _turn_periods(found: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame
     alone = ~pl.col("group").is_in(others["group"].unique().implode())
     period = turning.group_by("group").agg(pl.col("period_ns").median()).with_columns(alone=alone)
     return period.join(most, on="group", how="semi")
+
+
+def _of_same_period_as_turns(periods: pl.DataFrame, turns: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the groups whose links turn once in the period that their single pairs show: `group`.
+
+    Parameters
+    ----------
+    periods : as `group_periods` returns
+    turns : as `_turn_periods` returns
+    """
+    both = periods.join(turns.select("group", turn_ns="period_ns"), on="group")
+    return both.filter(same_period("turn_ns", "period_ns", settings)).select("group")
 
 
 def _without_same_period(clocked: pl.DataFrame, of_few: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from llmprism_tasks.stages.parallelism import pair_graph
 
 Pair = tuple[str, str, str]
-RING_SHARE = 0.5
+RING_SHARE, SAME_SIZE = 0.5, 0.02
 
 
 def table(pairs: Iterable[Pair | tuple[str, str, str, float]], job: str = "j") -> pl.DataFrame:
@@ -38,7 +38,7 @@ def line(nics: Sequence[str]) -> list[Pair]:
 
 
 def kinds(pairs: Iterable[tuple[str, str, str, float]], share: float = RING_SHARE) -> dict[tuple[str, str], str]:
-    found = pair_graph.gradients_apart(table(pairs), share)
+    found = pair_graph.gradients_apart(table(pairs), share, SAME_SIZE)
     return {(src, dst): kind for src, dst, kind in found.select("src_addr", "dst_addr", "kind").iter_rows()}
 
 
@@ -54,6 +54,14 @@ def test_what_links_two_gradient_groups_with_fewer_bytes_is_something_else(joini
     found = kinds(two_groups(joining))
     assert found[("a", "e")] == found[("e", "a")] == kind
     assert {found[("a", "b")], found[("h", "e")]} == {"dp"}
+
+
+@pytest.mark.parametrize(("mb", "kind"), [(30.0, "dp"), (30.5, "dp"), (31.0, "other"), (29.0, "other")])
+def test_a_ring_of_gradients_may_share_all_but_some_of_its_hops_with_blocks_of_context(mb: float, kind: str) -> None:
+    """Two groups go around along the ring and are closed by a pair each, of blocks alone; two hops are gradients'."""
+    hops = [(src, dst, kind, mb if src + dst in ("de", "ha") else 100.0) for src, dst, kind in ring("abcdefgh")]
+    found = kinds([*hops, ("d", "a", "cp", 70.0), ("h", "e", "cp", 70.0)])
+    assert found[("d", "e")] == found[("h", "a")] == kind
 
 
 def test_how_busy_a_ring_is_can_be_set() -> None:

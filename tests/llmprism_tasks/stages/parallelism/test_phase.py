@@ -239,6 +239,14 @@ def test_a_pipeline_may_be_answered_on_another_rail() -> None:
     assert kind(there) != "pp"
 
 
+def test_a_copy_beside_pipelines_is_not_answered_by_what_answers_them() -> None:
+    """It goes on from `a` to `d` all the time; the pipelines of both NICs are between the same two hosts."""
+    copy = messages("a", "d", every(37, count=STEPS * PERIOD // 37), 3 * MB)
+    assert kind(micro_batches("ac"), micro_batches("bd"), copy, pair="ad") == "other"
+    row, _ = identified(GRADIENTS, micro_batches("ac"), micro_batches("bd"), copy)
+    assert (row["tp"], row["pp"], row["dp"]) == (1, 2, 2)
+
+
 @pytest.mark.parametrize(("extra", "expected"), [(0.019, 1), (0.021, 2)])
 def test_sizes_that_differ_by_headers_are_one(extra: float, expected: int) -> None:
     """Every second message is a little larger."""

@@ -77,6 +77,14 @@ def test_it_does_not_matter_where_in_the_pipeline_steps_were_cut() -> None:
     assert stages(*every(*turned, *gradients("ab", begin=0)), pp=2) == {"a": 0, "A": 0, "b": 1, "B": 1}
 
 
+@pytest.mark.parametrize("late", ["", "a", "ab"])
+def test_a_step_may_be_cut_while_stages_gather_what_a_sharded_optimizer_made(late: str) -> None:
+    """The first stage gathers last: at the beginning of what is told to be the next step."""
+    gathered = [(at - (STEP if src.lower() in late else 0), src, *rest) for at, src, *rest in gradients("ab", 900)]
+    shown = every(*passes("ab"), *gradients("ab"), *gathered)
+    assert stages(*shown, pp=2) == {"a": 0, "A": 0, "b": 1, "B": 1}
+
+
 @pytest.mark.parametrize(("contrary", "told"), [(2, True), (3, False)])
 def test_steps_must_agree_on_who_is_first(contrary: int, *, told: bool) -> None:
     """Of ten steps, two may show the other order."""

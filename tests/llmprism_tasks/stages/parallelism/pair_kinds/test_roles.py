@@ -221,6 +221,22 @@ def test_blocks_that_go_around_the_other_way_may_be_as_many_bytes_as_gradients(b
     assert {both[link] for link in around("abcd")} == {"dp"}
 
 
+@pytest.mark.parametrize(
+    ("back", "told"), [(["ba", "dc", "fe", "hg"], "cp"), (["ba", "dc"], "dp")], ids=["of all groups", "of some"]
+)
+def test_blocks_that_come_back_may_be_as_many_bytes_as_gradients_that_go_on(back: list[str], told: str) -> None:
+    """Groups of two exchange blocks along a ring of gradients. Where the two part, a NIC sends in both."""
+    shared, alone = around("abcdefgh")[::2], around("abcdefgh")[1::2]
+    rest = [link for link in both_ways(*shared) if link not in (*shared, *back)]
+    both = kinds(
+        seeming(shared, "dp", 41.5, together=1.0),
+        seeming([*alone, *rest], "dp", 20.5),
+        seeming(back, "cp", 21, together=0.7),
+    )
+    assert {both[link] for link in back} == {told}
+    assert {both[link] for link in [*shared, *alone]} == {"dp"}
+
+
 @pytest.mark.parametrize(("filling", "told"), [(1.0, "cp"), (0.4, "dp")])
 def test_two_rings_of_as_many_bytes_are_told_by_which_of_them_fills_the_step(filling: float, told: str) -> None:
     """Half of the hops of one ring seem to be a pipeline's."""

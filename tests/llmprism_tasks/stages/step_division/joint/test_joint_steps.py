@@ -491,8 +491,19 @@ def test_bursts_of_which_few_carry_most_bytes_are_no_steps(times: int, count: in
 def test_what_a_clear_template_has_several_of_are_layers(period: float, passes: bool, several: list[str]) -> None:
     """And what single pairs take for a step is several where the template has a forward and a backward pass."""
     clear = pl.DataFrame({"pair": [0, 1], "group": "g", "group_period_ns": [period, period], "ended": passes})
-    found = job_steps.several_steps(clear, pl.DataFrame({"group": ["g", "h"], "period_ns": [1000.0, 1.0]}))
+    periods = pl.DataFrame({"group": ["g", "h"], "period_ns": [1000.0, 1.0]})
+    found = job_steps.several_steps(clear, periods, periods.filter(group="h"))
     assert found["group"].to_list() == several
+
+
+@pytest.mark.parametrize(("turn", "several"), [(1000, []), (1010, []), (500, ["g"]), (2000, ["g"]), (None, ["g"])])
+def test_of_what_links_turn_once_in_a_template_has_no_parts_but_steps(turn: float | None, several: list[str]) -> None:
+    """The template is two of what single pairs take for a step."""
+    clear = pl.DataFrame({"pair": [0, 1], "group": "g", "group_period_ns": [2000.0, 2000.0], "ended": False})
+    periods = pl.DataFrame({"group": ["g", "h"], "period_ns": [1000.0, 1000.0]})
+    turns = pl.DataFrame({"group": ["g"], "period_ns": [turn]}, schema_overrides={"period_ns": pl.Float64}).drop_nulls()
+    turning = job_steps._of_same_period_as_turns(periods, turns, DEFAULT)
+    assert job_steps.several_steps(clear, periods, turning)["group"].to_list() == several
 
 
 @pytest.mark.parametrize(("period", "left"), [(1000, ["b"]), (1600, ["a", "b"])])
