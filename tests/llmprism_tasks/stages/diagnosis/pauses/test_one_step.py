@@ -314,8 +314,19 @@ def test_a_silence_that_a_copy_breaks_into_pieces_is_one_pause(before: float, ro
 def test_a_ring_that_moves_all_the_time_is_no_silence() -> None:
     (row,) = told(evidence([*WELL, 9000, *WELL[:5]], current=6, moving=[24]))
     assert row["kind"] == "cross_step"
-    assert "while its members sent data" in row["explanation"]
+    assert "transfers alone were slow between a, b, c, d, one of which may have lost its link" in row["explanation"]
     assert row["candidates"] is None, "four NICs of one ring are too many to name"
+
+
+def test_a_ring_is_held_whose_records_began_before_most_members_ended_their_step() -> None:
+    job = evidence([*WELL, 9000, *WELL[:5]], current=6, moving=[24])
+    start, end = pl.col("flow_start_ns"), pl.col("flow_end_ns")
+    longer = pl.when(end - start > 5000 * MS).then(start - 4000 * MS).otherwise(start)
+    early = dataclasses.replace(job, flows=job.flows.with_columns(flow_start_ns=longer))
+    ends = [(ns - WINDOW.start_ns) / MS for ns in job.history["end_ns"]]
+    most = [(end - 400, end - 1, "ace"[at % 3], "xyz"[at // 3], 8 * MB) for end in ends for at in range(9)]
+    (row,) = told(with_flows(early, kinds(pp=most)))
+    assert "between a, b, c, d, one of which" in row["explanation"]
 
 
 @pytest.mark.parametrize(
