@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
+from llmprism_tasks.numerics.robust import EVEN_ODDS, MAJORITY, Flags, Floats, Integers
 from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, as_likely, candidate_columns
 from llmprism_tasks.stages.diagnosis.network import devices
@@ -283,7 +283,9 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
     rows = []
     if saves.any():
         wrote = f"while its members wrote {course.written[saves].sum() / 1e6:,.0f} MB to storage"
-        rows.append(_row("checkpoint_stall", steps, saves, course, wrote) | {"confidence": 1.0})
+        known = (np.cumsum(saving) > 1)[saves].any()
+        wrote += "" if known else "; it was not seen to save before, so it may take as long each time"
+        rows.append(_row("checkpoint_stall", steps, saves, course, wrote) | {"confidence": 1.0 if known else EVEN_ODDS})
     moving = slow & ~silent
     if moving.any() and (flap := _flapping_device(steps, moving, evidence, settings)) is not None:
         rows.append(_row(flap.pop("kind"), steps, moving, course, flap.pop("how")) | flap)

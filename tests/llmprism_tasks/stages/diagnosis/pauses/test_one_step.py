@@ -279,13 +279,15 @@ def saving(lengths: Sequence[float], at: Sequence[int], current: int) -> Evidenc
 @pytest.mark.parametrize(("length", "count"), [(7000, 0), (9500, 0), (10_500, 1)])
 def test_the_first_checkpoint_is_told_if_it_costs_as_much_of_a_minute_as_others_may(length: float, count: int) -> None:
     """A tenth of the window. What is usual for the job nobody knows yet."""
-    assert len(told(saving([*WELL, length, *WELL[:5]], [24], current=6))) == count
+    rows = told(saving([*WELL, length, *WELL[:5]], [24], current=6))
+    assert [row["confidence"] for row in rows] == [0.5] * count
+    assert ["it may take as long each time" in row["explanation"] for row in rows] == [True] * count
 
 
 @pytest.mark.parametrize(("length", "count"), [(12_000, 0), (15_000, 1)])
 def test_a_checkpoint_is_told_if_it_takes_far_longer_than_those_before_it(length: float, count: int) -> None:
     lengths = [*WELL[:9], 9000, *WELL[:11], length, *WELL[:5]]
-    assert len(told(saving(lengths, [9, 21], current=6))) == count
+    assert [row["confidence"] for row in told(saving(lengths, [9, 21], current=6))] == [1.0] * count
 
 
 @pytest.mark.parametrize(("length", "count"), [(6800, 0), (7200, 1)])
