@@ -11,7 +11,10 @@ Records of the size that shows the quickest pace tell most of a path.
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Iterator
+from statistics import NormalDist
 
 import polars as pl
 
@@ -49,7 +52,44 @@ def verdicts(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     `of_class` (the same number for peers). Paths that are neither slow nor quick, as those without peers and past, are
     absent.
     """
-    measured = _measure_best_paces(evidence, settings)
+    steps = _steps_to_look_at(evidence.history, settings)
+    return _judged(_measured(_best_by_step(evidence, steps, settings), settings), evidence, settings)
+
+
+def earlier_verdicts(evidence: Evidence, settings: DiagnosisSettings) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    """Judge the paths by earlier steps of the window, for what was slow and is well again at its end.
+
+    The steps are judged in blocks of as many as show the pace now. Two blocks begin half a block apart, or as long as a
+    slowdown must last to be told, so a window has few of them. A block is judged in the window in which it ends. All
+    blocks together are as seldom wrong as the last steps alone: of n blocks, each asks for an n-th of the chance.
+
+    Yields
+    ------
+    for each block, the latest first: `job_id`, `start_ns`, `end_ns` of its steps, and what `verdicts` returns of it
+    """
+    numbered = _numbered(evidence.history)
+    blocks: list[pl.DataFrame] = []
+    while not (block := _block(numbered, len(blocks) + 1, settings)).is_empty():
+        blocks.append(block)
+    if not blocks:
+        return
+    strict = dataclasses.replace(settings, sigmas=_sigmas_of_several(settings.sigmas, len(blocks)))
+    every = pl.concat(blocks).unique(["job_id", "end_ns"]).sort("job_id", "start_ns")
+    by_step = _best_by_step(evidence, every, settings).drop("slow")
+    for block in blocks:
+        spans = block.filter("slow").group_by("job_id").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+        mine = by_step.join(block.select("job_id", "slow", step_ns="end_ns"), on=["job_id", "step_ns"])
+        yield spans, _judged(_measured(mine, settings), evidence, strict)
+
+
+def _sigmas_of_several(sigmas: float, questions: int) -> float:
+    """Return the deviations that chance exceeds in one of several questions as seldom as `sigmas` in one."""
+    chance = math.erfc(sigmas / math.sqrt(2)) / 2 / questions
+    return max(-NormalDist().inv_cdf(chance), sigmas) if chance > 0 else sigmas
+
+
+def _judged(measured: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return the verdicts on measured paces, as `verdicts` does."""
     if measured.is_empty():
         return _judge_paces(
             measured.with_columns(*(pl.lit(None, pl.Float64).alias(name) for name in COMPARISON_COLUMNS)), settings
@@ -106,24 +146,33 @@ def _judge_paces(compared: pl.DataFrame, settings: DiagnosisSettings) -> pl.Data
     )
 
 
-def _measure_best_paces(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Return the best pace of each place and size of its records.
+def _best_by_step(evidence: Evidence, steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return the best pace of each place and size of its records in each step.
 
-    Columns: `HOP_ON_PATH`, `switch_path`, `place` and `records` (their numbers), `now`, `past` (NULL if not seen), ns
-    per byte, and `size` (bytes of the place in a step). What is seen in too few steps now is absent.
+    Columns: `HOP_ON_PATH`, `switch_path`, `place` and `records` (their numbers), `step_ns`, `slow`, `best` (ns per
+    byte) and `size` (bytes of the place in the step).
     """
-    steps = _steps_to_look_at(evidence.history, settings)
     pace = (pl.col("flow_end_ns") - pl.col("flow_start_ns")) / pl.col("bytes")
     large = placed(evidence, steps, least_bytes=settings.own_bytes)
     took_time = large.filter(pl.col("flow_end_ns") > pl.col("flow_start_ns"))
     of_kind = took_time.with_columns(pl.struct("job_id", "kind").rank("dense").alias("class"))
     records = _split_classes(of_kind, "bytes").rename({"class": "records"})
-    now = pl.col("slow")
     return (
         records.group_by("place", "records", "step_ns")
         .agg(pl.col(*HOP_ON_PATH, "switch_path", "slow").first(), best=pace.min(), size=pl.col("bytes").sum())
         .with_columns(pl.col("size").sum().over("place", "step_ns"))
-        .group_by("place", "records")
+    )
+
+
+def _measured(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return the best pace of each place and size of its records.
+
+    Columns: `HOP_ON_PATH`, `switch_path`, `place` and `records` (their numbers), `now`, `past` (NULL if not seen), ns
+    per byte, and `size` (bytes of the place in a step). What is seen in too few steps now is absent.
+    """
+    now = pl.col("slow")
+    return (
+        by_step.group_by("place", "records")
         .agg(
             pl.col(*HOP_ON_PATH, "switch_path").first(),
             now=pl.col("best").filter(now).quantile(BEST_PACE_QUANTILE, "lower"),
@@ -138,17 +187,40 @@ def _measure_best_paces(evidence: Evidence, settings: DiagnosisSettings) -> pl.D
     )
 
 
+def _numbered(history: pl.DataFrame) -> pl.DataFrame:
+    """Add `number` and `from_end` to steps: their places in their job's history, from its first step and its last."""
+    number, count = pl.int_range(pl.len()).over("job_id"), pl.len().over("job_id")
+    ordered = history.sort("job_id", "start_ns")
+    return ordered.with_columns(number=number, from_end=count.cast(pl.Int64) - number)
+
+
+def _block(numbered: pl.DataFrame, back: int, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return the steps of each job that is judged by steps before its last ones, in the form of `_steps_to_look_at`.
+
+    Parameters
+    ----------
+    back : how many blocks before the last steps
+    """
+    usual_ns = (pl.col("end_ns") - pl.col("start_ns")).median().over("job_id").clip(1)
+    apart = pl.max_horizontal(pl.lit(NOW // 2), (settings.least_lasting_s * 1e9 / usual_ns).ceil())
+    ends_in_window = pl.col("current").sum().over("job_id") > back * apart
+    return _with_past(numbered.filter(ends_in_window), (pl.col("from_end") - back * apart).is_between(1, NOW))
+
+
 def _steps_to_look_at(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return the steps to look at, in the form that `path_pace.placed` takes.
 
     `slow` marks those that show the pace now: the window's, and where these are too few, some before them.
     """
-    number, count = pl.int_range(pl.len()).over("job_id"), pl.len().over("job_id")
-    from_end = count.cast(pl.Int64) - number
-    late = (from_end <= NOW) & (pl.col("current") | (from_end <= settings.least_steps))
-    ordered = history.sort("job_id", "start_ns").with_columns(slow=late, number=number)
+    late = (pl.col("from_end") <= NOW) & (pl.col("current") | (pl.col("from_end") <= settings.least_steps))
+    return _with_past(_numbered(history), late)
+
+
+def _with_past(numbered: pl.DataFrame, now: pl.Expr) -> pl.DataFrame:
+    """Return the steps that show the pace now, marked as `slow`, and the first ones of the look-back."""
+    marked = numbered.with_columns(slow=now)
     early = ~pl.col("slow") & (pl.col("number") < PAST) & ~pl.col("current")
-    return ordered.filter(pl.col("slow") | early).select("job_id", "start_ns", "end_ns", "current", "slow")
+    return marked.filter(pl.col("slow") | early).select("job_id", "start_ns", "end_ns", "current", "slow")
 
 
 def _with_classes(measured: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:

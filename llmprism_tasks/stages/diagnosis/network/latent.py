@@ -17,7 +17,7 @@ import polars as pl
 from llmprism_tasks.numerics.robust import SURE
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
-from llmprism_tasks.stages.diagnosis.network.best_pace import became_slow, verdicts
+from llmprism_tasks.stages.diagnosis.network.best_pace import became_slow, earlier_verdicts, verdicts
 from llmprism_tasks.stages.diagnosis.network.localisation import (
     MOST_NAMED,
     ONE_DIRECTION,
@@ -50,7 +50,20 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         for slow_hops in (became_slow(settings), ~became_slow(settings)):
             known = hops.filter(~pl.col("slow") | slow_hops)
             rows.extend(row | span for row in _latent_rows(str(job_id), known, evidence, settings))
+    rows.extend(_earlier_rows({(row["job_id"], row["subject"]) for row in rows}, evidence, settings))
     return pl.DataFrame([{name: row.get(name) for name in FINDING_SCHEMA} for row in rows], schema=FINDING_SCHEMA)
+
+
+def _earlier_rows(told: set[tuple[str, str]], evidence: Evidence, settings: DiagnosisSettings) -> Iterator[Row]:
+    """Return rows of devices that became slow and are well again at the end of the window, but for those of `told`."""
+    for spans, judged in earlier_verdicts(evidence, settings):
+        hops = judged.filter(~pl.col("slow") | became_slow(settings)).filter(pl.col("slow").any().over("job_id"))
+        for (job_id,), of_job in hops.group_by("job_id", maintain_order=True):
+            span = spans.filter(pl.col("job_id") == job_id).select("start_ns", "end_ns").row(0, named=True)
+            for row in _latent_rows(str(job_id), of_job, evidence, settings):
+                if (row["job_id"], row["subject"]) not in told:
+                    told.add((row["job_id"], row["subject"]))
+                    yield row | span
 
 
 def _latent_rows(job_id: str, hops: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> Iterator[Row]:

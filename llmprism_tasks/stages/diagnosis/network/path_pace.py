@@ -64,6 +64,19 @@ def placed(evidence: Evidence, steps: pl.DataFrame, *, least_bytes: int = 0) -> 
     )
 
 
+def with_units(flows: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
+    """Add the `unit` of each flow, a text; the flows come in the order of their pairs.
+
+    Parameters
+    ----------
+    flows, groups : as `Evidence` has them
+    """
+    ordered = nic_pairs.in_order(flows)
+    pairs = nic_pairs.pairs_of(ordered, ["job_id", "kind", *nic_pairs.PAIR])
+    of_flow = np.repeat(np.arange(pairs.height), np.diff(nic_pairs.starts_of_pairs(ordered)))
+    return ordered.with_columns(_units(pairs, groups).gather(of_flow))
+
+
 def _step_rows(ends: Integers, offsets: Integers, jobs: pl.DataFrame, steps: pl.DataFrame) -> Integers:
     """Return the row of `steps` in which each record ends; -1 if it ends in none.
 

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
+from llmprism_tasks.numerics.robust import EVEN_ODDS, MAJORITY, Flags, Floats, Integers
 from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, as_likely, candidate_columns
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.network.devices import NAMED_ALONE
+from llmprism_tasks.stages.diagnosis.network.path_pace import KINDS, with_units
 from llmprism_tasks.stages.diagnosis.pauses import habit
 from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES
 from llmprism_tasks.stages.diagnosis.pauses.held_transfers import held_nics
@@ -282,7 +283,9 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
     rows = []
     if saves.any():
         wrote = f"while its members wrote {course.written[saves].sum() / 1e6:,.0f} MB to storage"
-        rows.append(_row("checkpoint_stall", steps, saves, course, wrote) | {"confidence": 1.0})
+        known = (np.cumsum(saving) > 1)[saves].any()
+        wrote += "" if known else "; it was not seen to save before, so it may take as long each time"
+        rows.append(_row("checkpoint_stall", steps, saves, course, wrote) | {"confidence": 1.0 if known else EVEN_ODDS})
     moving = slow & ~silent
     if moving.any() and (flap := _flapping_device(steps, moving, evidence, settings)) is not None:
         rows.append(_row(flap.pop("kind"), steps, moving, course, flap.pop("how")) | flap)
@@ -344,25 +347,29 @@ def _flapping_device(steps: Steps, slow: Flags, evidence: Evidence, settings: Di
             "kind": row["kind"] if slow[-1] else "link_flap",
             "how": how,
         }
-    held = _held_nics(steps, slow, alone.flows)
+    held = _held_nics(steps, slow, alone)
     if len(held) == 1:
         how = f"while transfers through {held[0]} alone took longer than ever, for most of that time"
         kind = "slow_nic" if slow[-1] else "link_flap"
         return {"subject_type": "addr", "subject": held[0], "confidence": NAMED_ALONE, "kind": kind, "how": how}
     suspects = held or _ring_suspects(alone.once(devices.hops_in_trouble, once))
-    odds = as_likely(suspects)
-    if not odds:
+    if not suspects:
         return None
     slowed = "transfers alone were slow between" if held else "a ring was slow on every hop of"
     how = f"while {slowed} {', '.join(suspects)}, one of which may have lost its link"
-    return candidate_columns(odds) | {"kind": "cross_step", "how": how}
+    return candidate_columns(as_likely(suspects)) | {"kind": "cross_step", "how": how}
 
 
-def _held_nics(steps: Steps, slow: Flags, flows: pl.DataFrame) -> list[str]:
+def _held_nics(steps: Steps, slow: Flags, alone: Evidence) -> list[str]:
     """Return the NICs that alone held the transfers of the slow steps."""
-    step, inside = _step_of_times(flows["flow_start_ns"].to_numpy(), steps)
+    flows = with_units(alone.flows.filter(pl.col("kind").is_in(KINDS)), alone.groups)
+    (step, inside), (last, until) = (
+        _step_of_times(flows[name].to_numpy(), steps) for name in ("flow_start_ns", "flow_end_ns")
+    )
+    # A ring that is held ends its step late, and most other members have begun the next one by then: that is long.
+    held = (inside & slow[step]) | (until & slow[last])
     quick = ~(steps.excess > WORTH_A_ROW * steps.model.usual_ns)
-    placed = flows.with_columns(slow=pl.Series(inside & slow[step]), quick=pl.Series(inside & quick[step]))
+    placed = flows.with_columns(slow=pl.Series(held), quick=pl.Series(inside & quick[step] & ~held))
     return held_nics(placed, float(steps.excess[slow].sum()))
 
 

@@ -24,13 +24,18 @@ PAIRS = [
 ALWAYS = (2.0,) * 12
 
 
-def piped(slow: str = "f", factor: float = 2, *, changed: Sequence[Hop] = (), **more: Any) -> Evidence:
-    """Return four replicas of four stages; what touches the NIC `slow` takes `factor` times as long in four steps."""
+def piped(slow: str = "f", factor: float = 2, *, changed: Sequence[Hop] = (), steps: int = 0, **more: Any) -> Evidence:
+    """Return four replicas of four stages; what touches the NIC `slow` takes `factor` times as long in four steps.
+
+    Parameters
+    ----------
+    steps : their number, if what is slow in which is in `changed`
+    """
     rings = [ring(stage, factor if slow in stage else 1) for stage in STAGES]
     pairs = [both(pair[0], pair[1], factor if slow in pair else 1) for pair in PAIRS]
     instead = {(hop.src, hop.dst): hop for hop in changed}
     hops = [instead.get((hop.src, hop.dst), hop) for part in (*rings, *pairs) for hop in part]
-    return late(job(hops, lost=0, **more), 8)
+    return late(job(hops, lost=0, slow=[False] * steps, **more), 8)
 
 
 def told(evidence: Evidence) -> list[str]:
@@ -180,3 +185,39 @@ def test_a_nic_is_named_only_where_it_is_sure() -> None:
     """The NICs of a pair by itself are slow alike."""
     alone = late(job(both("a", "b", 2), *(both(a, b) for a, b in ("ef", "gh", "ij", "kl")), lost=0), 8)
     assert told(alone) == []
+
+
+def _was_slow(steps: int, well: int, since: int = 8, factor: float = 2) -> Evidence:
+    """Return a job whose NIC `f` was slow in steps from the ninth on, and well again in the last ones."""
+    factors = (1.0,) * 8 + (factor,) * steps + (1.0,) * well
+    mine = [dataclasses.replace(hop, factors=factors) for hop in _touching("f")]
+    return late(piped(slow="-", changed=mine, steps=len(factors)), since)
+
+
+@pytest.mark.parametrize(("slow", "well", "names"), [(11, 11, ["f"]), (10, 12, [])])
+def test_what_was_slow_and_is_well_again_is_told_of_the_steps_in_which_it_was(
+    slow: int, well: int, names: list[str]
+) -> None:
+    """Of twelve steps of a second, that end ten seconds before the last one, the second quickest counts."""
+    evidence = _was_slow(slow, well)
+    rows = latent.find(evidence, DEFAULT)
+    assert rows["subject"].to_list() == names
+    block = evidence.history[8:20]
+    assert rows.select("start_ns", "end_ns").rows() == [(block["start_ns"][0], block["end_ns"][-1])] * len(names)
+
+
+@pytest.mark.parametrize(("since", "names"), [(19, ["f"]), (20, [])])
+def test_steps_are_judged_in_the_window_in_which_the_last_of_them_ends(since: int, names: list[str]) -> None:
+    assert told(_was_slow(12, 10, since)) == names
+
+
+def test_what_is_slow_throughout_is_told_once() -> None:
+    assert told(_was_slow(22, 0)) == ["f"]
+
+
+def test_more_questions_ask_for_more_evidence() -> None:
+    """The NIC takes 1.55 times as long, whose logarithm is 8.77 times the least deviation."""
+    strict = dataclasses.replace(DEFAULT, sigmas=8.72)
+    found = [latent.find(_was_slow(12, well, factor=1.55), strict)["subject"].to_list() for well in (0, 10)]
+    assert found == [["f"], []]
+    assert told(_was_slow(12, 10, factor=1.55)) == ["f"]

@@ -1,4 +1,4 @@
-"""Messages that one NIC held name it; those of a ring, of several NICs or for a moment only name nobody."""
+"""Messages that one NIC held name it, those of a ring its members; those of several or for a moment only nobody."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ Record = tuple[str, str, float, float]
 
 
 def held(slow: Sequence[Record], lost_ms: float = LOST_MS) -> list[str]:
-    """Return who held records of a slow step; usually each pair of a pipeline of four takes 5 ms."""
-    pairs = [(src, dst) for src, dst in zip("abcbcd", "bcdabc", strict=True)]
+    """Return who held records of a slow step; usually each pair of a pipeline of four takes 5 ms, as each hop of a ring
+    does that the second and third member form with two others."""
+    pairs = [(src, dst) for src, dst in zip("abcbcd" + "bxcy", "bcdabc" + "xcyb", strict=True)]
     quick = [
         (src, dst, step * 1000.0 + at * 100, step * 1000.0 + at * 100 + 5)
         for step in range(5)
@@ -32,6 +33,9 @@ def held(slow: Sequence[Record], lost_ms: float = LOST_MS) -> list[str]:
             flow_end_ns=(pl.col("end") * MS).cast(pl.Int64),
             bytes=pl.lit(1_000_000),
             slow=~pl.col("quick"),
+            unit=pl.when(pl.any_horizontal(pl.col("src_addr", "dst_addr").is_in(["x", "y"])))
+            .then(pl.lit("ring"))
+            .otherwise(pl.concat_str("src_addr", "dst_addr")),
         ),
         lost_ms * MS,
     )
@@ -66,8 +70,23 @@ def test_transfers_are_held_for_most_of_what_the_step_lost(lost_ms: float, told:
     assert held([*USUAL, *BOTH_WAYS], lost_ms) == told
 
 
-def test_a_ring_is_held_on_every_hop() -> None:
-    assert held([(src, dst, 5000.0, 8000.0) for src, dst in zip("abcd", "bcda", strict=True)]) == []
+RING: list[Record] = [(src, dst, 5000.0, 8000.0) for src, dst in zip("bxcy", "xcyb", strict=True)]
+
+
+def test_any_member_of_a_held_ring_may_have_held_it() -> None:
+    assert held([*USUAL, *RING]) == ["b", "c", "x", "y"]
+
+
+def test_a_member_that_held_more_than_its_ring_did_so() -> None:
+    assert held([*USUAL, *RING, ("a", "b", 5000.0, 6000.0)]) == ["b"]
+
+
+def test_a_ring_waits_for_the_member_that_is_not_held() -> None:
+    assert held([*USUAL, *RING[:-1], ("y", "b", 7995.0, 8000.0)]) == []
+
+
+def test_pairs_without_a_common_end_name_nobody() -> None:
+    assert held([(src, dst, 5000.0, 8000.0) for src, dst in zip("abc", "bcd", strict=True)]) == []
 
 
 def test_what_took_as_long_before_is_not_held() -> None:

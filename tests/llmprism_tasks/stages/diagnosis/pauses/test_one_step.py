@@ -279,13 +279,15 @@ def saving(lengths: Sequence[float], at: Sequence[int], current: int) -> Evidenc
 @pytest.mark.parametrize(("length", "count"), [(7000, 0), (9500, 0), (10_500, 1)])
 def test_the_first_checkpoint_is_told_if_it_costs_as_much_of_a_minute_as_others_may(length: float, count: int) -> None:
     """A tenth of the window. What is usual for the job nobody knows yet."""
-    assert len(told(saving([*WELL, length, *WELL[:5]], [24], current=6))) == count
+    rows = told(saving([*WELL, length, *WELL[:5]], [24], current=6))
+    assert [row["confidence"] for row in rows] == [0.5] * count
+    assert ["it may take as long each time" in row["explanation"] for row in rows] == [True] * count
 
 
 @pytest.mark.parametrize(("length", "count"), [(12_000, 0), (15_000, 1)])
 def test_a_checkpoint_is_told_if_it_takes_far_longer_than_those_before_it(length: float, count: int) -> None:
     lengths = [*WELL[:9], 9000, *WELL[:11], length, *WELL[:5]]
-    assert len(told(saving(lengths, [9, 21], current=6))) == count
+    assert [row["confidence"] for row in told(saving(lengths, [9, 21], current=6))] == [1.0] * count
 
 
 @pytest.mark.parametrize(("length", "count"), [(6800, 0), (7200, 1)])
@@ -314,8 +316,19 @@ def test_a_silence_that_a_copy_breaks_into_pieces_is_one_pause(before: float, ro
 def test_a_ring_that_moves_all_the_time_is_no_silence() -> None:
     (row,) = told(evidence([*WELL, 9000, *WELL[:5]], current=6, moving=[24]))
     assert row["kind"] == "cross_step"
-    assert "while its members sent data" in row["explanation"]
+    assert "transfers alone were slow between a, b, c, d, one of which may have lost its link" in row["explanation"]
     assert row["candidates"] is None, "four NICs of one ring are too many to name"
+
+
+def test_a_ring_is_held_whose_records_began_before_most_members_ended_their_step() -> None:
+    job = evidence([*WELL, 9000, *WELL[:5]], current=6, moving=[24])
+    start, end = pl.col("flow_start_ns"), pl.col("flow_end_ns")
+    longer = pl.when(end - start > 5000 * MS).then(start - 4000 * MS).otherwise(start)
+    early = dataclasses.replace(job, flows=job.flows.with_columns(flow_start_ns=longer))
+    ends = [(ns - WINDOW.start_ns) / MS for ns in job.history["end_ns"]]
+    most = [(end - 400, end - 1, "ace"[at % 3], "xyz"[at // 3], 8 * MB) for end in ends for at in range(9)]
+    (row,) = told(with_flows(early, kinds(pp=most)))
+    assert "between a, b, c, d, one of which" in row["explanation"]
 
 
 @pytest.mark.parametrize(
