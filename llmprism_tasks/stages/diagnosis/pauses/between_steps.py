@@ -16,11 +16,12 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
+from llmprism_tasks.numerics.robust import EVEN_ODDS
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, candidate_columns, shares
 from llmprism_tasks.stages.diagnosis.pauses import hang
 from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES
-from llmprism_tasks.stages.diagnosis.pauses.habit import is_habit
+from llmprism_tasks.stages.diagnosis.pauses.habit import FIRST_SAVE, is_habit
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.liveness.overdue import Silence
 
@@ -96,17 +97,25 @@ def _pause_row(silence: Silence, evidence: Evidence, settings: DiagnosisSettings
         return None
     saves = silence.saved >= CHECKPOINT_BYTES
     lost_ns = silent_ns - min(gap.longest_ns, where.period_ns)
+    first = saves and not _has_saved_before(silence, evidence)
     lasted = f"was silent for {silent_ns / 1e9:.1f} s until it went on"
     if not silence.over:
         lasted = f"had been silent for {silent_ns / 1e9:.1f} s when the window ended, and was still writing"
     return _common_columns(silence) | {
         "kind": "checkpoint_stall" if saves else "cross_step",
         "severity": lost_ns / evidence.window.length_ns,
-        "explanation": f"{_silence_sentence(silence)}, and {lasted}.{_doubt(silence)}",
-        "confidence": 1.0 if saves else None,
+        "explanation": f"{_silence_sentence(silence)}, and {lasted}{FIRST_SAVE * first}.{_doubt(silence)}",
+        "confidence": (EVEN_ODDS if first else 1.0) if saves else None,
         "steps": 1,
         "lost_s": lost_ns / 1e9,
     }
+
+
+def _has_saved_before(silence: Silence, evidence: Evidence) -> bool:
+    """Return whether members were seen to write a checkpoint before that of a silence."""
+    earlier = pl.col("flow_start_ns") < silence.gap.since_ns - silence.where.period_ns
+    written = evidence.storage.filter(pl.col("job_id") == silence.gap.job_id, earlier)["bytes"].sum()
+    return bool(written >= CHECKPOINT_BYTES)
 
 
 def _doubt(silence: Silence) -> str:

@@ -27,6 +27,11 @@ USUAL_QUANTILE = 0.75
 each, and one pause in four may be a fault's."""
 
 
+FIRST_SAVE = "; it was not seen to save before, so it may take as long each time"
+"""What is said of the first checkpoint that is seen of a job. Nobody knows then whether it is its habit: the odds are
+even."""
+
+
 def is_habit(job_id: str, since_ns: int, silent_ns: float, period_ns: float, evidence: Evidence) -> bool:
     """Return whether a job has paused before for more than half as long as in a silence.
 

@@ -284,7 +284,7 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
     if saves.any():
         wrote = f"while its members wrote {course.written[saves].sum() / 1e6:,.0f} MB to storage"
         known = (np.cumsum(saving) > 1)[saves].any()
-        wrote += "" if known else "; it was not seen to save before, so it may take as long each time"
+        wrote += "" if known else habit.FIRST_SAVE
         rows.append(_row("checkpoint_stall", steps, saves, course, wrote) | {"confidence": 1.0 if known else EVEN_ODDS})
     moving = slow & ~silent
     if moving.any() and (flap := _flapping_device(steps, moving, evidence, settings)) is not None:

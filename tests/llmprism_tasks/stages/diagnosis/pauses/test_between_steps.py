@@ -10,9 +10,11 @@ import pytest
 from handmade import MS, WINDOW
 from job_evidence import DEFAULT, working
 
-from llmprism_tasks.numerics.robust import SURE
-from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, PAUSES_SCHEMA, Evidence
+from llmprism_tasks.numerics.robust import EVEN_ODDS, SURE
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, PAUSES_SCHEMA, STORAGE_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.pauses import between_steps
+from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES
+from llmprism_tasks.stages.diagnosis.pauses.habit import FIRST_SAVE
 from llmprism_tasks.stages.liveness.overdue import Silence
 from llmprism_tasks.stages.liveness.progress.step_progress import StepProgress
 from llmprism_tasks.stages.liveness.quiet_times import Gap
@@ -88,10 +90,20 @@ def test_a_pause_that_nothing_else_shows_is_told_with_the_chance_that_the_collec
     assert told(silence(back=True, alone=True, **mid_step)) == []
 
 
-def test_who_wrote_to_storage_first_has_saved_a_checkpoint() -> None:
-    (row,) = told(silence(back=True, saved=10**9))
-    assert (row["kind"], row["confidence"]) == ("checkpoint_stall", 1)
+@pytest.mark.parametrize(
+    ("ago", "written", "sure"),
+    [(PERIOD + 1, 1.0, 1.0), (PERIOD - 1, 1.0, EVEN_ODDS), (PERIOD + 1, 0.9, EVEN_ODDS), (None, 0.0, EVEN_ODDS)],
+    ids=["saved before", "only now", "a log", "nothing"],
+)
+def test_who_wrote_to_storage_first_has_saved_a_checkpoint(ago: float | None, written: float, sure: float) -> None:
+    """Nobody knows of the first one that is seen whether the job saves like that each time."""
+    rest = silence(back=True, saved=10**9)
+    at = [] if ago is None else [("j", WINDOW.start_ns + round((SINCE - ago) * MS), round(written * CHECKPOINT_BYTES))]
+    storage = pl.DataFrame(at, STORAGE_SCHEMA, orient="row")
+    (row,) = between_steps.find(dataclasses.replace(evidence(rest), storage=storage), DEFAULT).to_dicts()
+    assert (row["kind"], row["confidence"]) == ("checkpoint_stall", sure)
     assert "after its members began to write 1,000 MB to storage" in row["explanation"]
+    assert (FIRST_SAVE in row["explanation"]) == (sure < 1)
 
 
 @pytest.mark.parametrize(("ago", "kind"), [(PERIOD - 1000, "checkpoint_stall"), (PERIOD + 1000, "ended")])
