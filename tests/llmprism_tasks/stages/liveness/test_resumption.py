@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from handmade import MB, MS, WINDOW, Row, every, flows, ring, settings, visible
+from handmade import MB, MS, WINDOW, Row, every, flows, messages, ring, settings, visible
 
 from llmprism_tasks.stages.liveness.quiet_times import Gap
 from llmprism_tasks.stages.liveness.resumption import Resumption, resumption
@@ -62,6 +62,16 @@ def test_who_stood_still_goes_on_where_it_stood(share: float) -> None:
     assert found is not None
     assert found.in_place > 0.85
     assert found.shown_ns == pytest.approx(WINDOW.start_ns + (CUT + STEP + 15_000) * MS, abs=0.2 * STEP * MS)
+
+
+def test_a_copy_beside_the_job_is_no_part_of_its_steps() -> None:
+    """It goes from one member to another, and each step but that of the silence has another part of it."""
+    at = CUT + 0.5 * STEP
+    parts = (messages("c", "a", every(70, count=7 * step % 23, start=STEP * step), 20 * MB) for step in range(22))
+    copy = [row for step, part in enumerate(parts) for row in part if step != CUT // STEP]
+    found = came_back(stood([*trains(44_000), *copy], at, 15_000), at)
+    assert found is not None
+    assert found.in_place > 0.85
 
 
 @pytest.mark.parametrize("beyond", [0.25, 0.5, 0.75])
