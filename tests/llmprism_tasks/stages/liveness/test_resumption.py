@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import polars as pl
 import pytest
 from handmade import MB, MS, WINDOW, Row, every, flows, messages, ring, settings, visible
@@ -67,8 +69,8 @@ def test_who_stood_still_goes_on_where_it_stood(share: float) -> None:
 def test_a_copy_beside_the_job_is_no_part_of_its_steps() -> None:
     """It goes from one member to another, and each step but that of the silence has another part of it."""
     at = CUT + 0.5 * STEP
-    parts = (messages("c", "a", every(70, count=7 * step % 23, start=STEP * step), 20 * MB) for step in range(22))
-    copy = [row for step, part in enumerate(parts) for row in part if step != CUT // STEP]
+    begins = random.Random(1).sample([at for at in range(0, 44_000, 100) if at // STEP != CUT // STEP], 120)
+    copy = messages("c", "a", sorted(begins), 20 * MB)
     found = came_back(stood([*trains(44_000), *copy], at, 15_000), at)
     assert found is not None
     assert found.in_place > 0.85
