@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.quiet_times import Gap
-from llmprism_tasks.stages.step_division.division import Division, divide
+from llmprism_tasks.stages.step_division.division import divide
 
 TIMES = ("flow_start_ns", "flow_end_ns")
 
@@ -50,23 +51,40 @@ def resumption(bulk: pl.DataFrame, gap: Gap, window: Window, settings: Settings)
     later = pl.col("flow_start_ns") >= gap.back_ns
     closed = bulk.with_columns(pl.when(later).then(pl.col(TIMES) - cut_ns).otherwise(pl.col(TIMES)))
     division = divide(closed, Window(window.start_ns - cut_ns, window.length_ns), settings)
-    steps = None if division is None else _whole_steps(division)
-    if division is None or steps is None:
+    if division is None:
         return None
+    own = _of_steady_pairs(division.stepped, settings.rhythm.same_size)
+    steps = _whole_steps(division.job_steps, own)
     around = steps.filter(pl.col("end_ns") > gap.since_ns).head(1)
     others = steps.join(around, on="step", how="anti").drop_nulls("began_ns")
     if around["began_ns"].is_null().all() or others.is_empty():
         return None
-    flows = division.stepped.select("step", "flow_start_ns", "bytes")
+    flows = own.select("step", "flow_start_ns", "bytes")
     chance = _chance_in_place(flows, around, others, gap.since_ns, settings.rhythm.same_size)
     return Resumption(chance, int(around["end_ns"].item()) + cut_ns)
 
 
-def _whole_steps(division: Division) -> pl.DataFrame:
+def _of_steady_pairs(flows: pl.DataFrame, same_size: float) -> pl.DataFrame:
+    """Return the flows of pairs that move the same bytes in most steps; all, if none does.
+
+    A copy beside the job is more in one step than in the next.
+
+    Parameters
+    ----------
+    flows : `pair`, `step`, `bytes`
+    """
+    each = flows.drop_nulls("step").group_by("pair", "step").agg(pl.col("bytes").sum())
+    usual = pl.col("bytes").median().over("pair")
+    alike = ((pl.col("bytes") - usual).abs() <= same_size * usual).sum()
+    steady = each.filter(alike.over("pair") >= MAJORITY * pl.lit(each["step"].n_unique()))["pair"].unique()
+    return flows if steady.is_empty() else flows.filter(pl.col("pair").is_in(steady.implode()))
+
+
+def _whole_steps(job_steps: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
     """Return the job's steps that are over, in order: `step`, `began_ns` (NULL for the first), `end_ns`, `total`
     (bytes)."""
-    total = division.stepped.group_by("step").agg(total=pl.col("bytes").sum())
-    steps = division.job_steps.sort("step").with_columns(began_ns=pl.col("end_ns").shift())
+    total = flows.group_by("step").agg(total=pl.col("bytes").sum())
+    steps = job_steps.sort("step").with_columns(began_ns=pl.col("end_ns").shift())
     return (
         steps.filter("ended")
         .join(total, on="step", maintain_order="left")

@@ -20,8 +20,7 @@ from llmprism_tasks.numerics.robust import EVEN_ODDS
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, candidate_columns, shares
 from llmprism_tasks.stages.diagnosis.pauses import hang
-from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES
-from llmprism_tasks.stages.diagnosis.pauses.habit import FIRST_SAVE, is_habit
+from llmprism_tasks.stages.diagnosis.pauses.habit import CHECKPOINT_BYTES, FIRST_SAVE, is_habit
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.liveness.overdue import Silence
 
@@ -93,9 +92,9 @@ def _pause_row(silence: Silence, evidence: Evidence, settings: DiagnosisSettings
     model = duration_model.fitted(where.lengths_ns)
     if model is None or silence.until_ns - where.ended_ns < model.least_ns(settings):
         return None
-    if is_habit(gap.job_id, gap.since_ns, silent_ns, where.period_ns, evidence):
-        return None
     saves = silence.saved >= CHECKPOINT_BYTES
+    if is_habit(gap.job_id, gap.since_ns, silent_ns, where.period_ns, evidence, saves=saves):
+        return None
     lost_ns = silent_ns - min(gap.longest_ns, where.period_ns)
     first = saves and not _has_saved_before(silence, evidence)
     lasted = f"was silent for {silent_ns / 1e9:.1f} s until it went on"

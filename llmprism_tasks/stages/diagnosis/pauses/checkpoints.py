@@ -21,7 +21,7 @@ from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.numerics.robust import EVEN_ODDS, LEAST_RECURRENCES, MAJORITY, sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
-from llmprism_tasks.stages.diagnosis.pauses.habit import SLOW_STORAGE_RATIO
+from llmprism_tasks.stages.diagnosis.pauses.habit import CHECKPOINT_BYTES, SLOW_STORAGE_RATIO
 from llmprism_tasks.stages.diagnosis.step_times.duration_model import WORTH_A_ROW
 
 PAUSE_BEGINS_WITHIN = 0.25
@@ -34,8 +34,6 @@ of a habit may have been missed."""
 LONGEST_HABIT = 0.4
 """Ratio of pauses to the time between them from which a job pauses for more than by choice: evaluations take up to a
 quarter."""
-CHECKPOINT_BYTES = 1_000_000
-"""Bytes above which a write is no log file or heartbeat."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:

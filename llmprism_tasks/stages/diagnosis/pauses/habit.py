@@ -8,10 +8,9 @@ Silences that most steps have are parts of steps, and no pauses.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from llmprism_tasks.numerics.robust import Flags, Floats
+from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.liveness.foreign import BIN_NS, LONGER_BY_STEPS
 
@@ -27,18 +26,27 @@ USUAL_QUANTILE = 0.75
 each, and one pause in four may be a fault's."""
 
 
+CHECKPOINT_BYTES = 1_000_000
+"""Bytes above which a write is no log file or heartbeat."""
+
 FIRST_SAVE = "; it was not seen to save before, so it may take as long each time"
 """What is said of the first checkpoint that is seen of a job. Nobody knows then whether it is its habit: the odds are
 even."""
 
 
-def is_habit(job_id: str, since_ns: int, silent_ns: float, period_ns: float, evidence: Evidence) -> bool:
+def is_habit(
+    job_id: str, since_ns: int, silent_ns: float, period_ns: float, evidence: Evidence, *, saves: bool = False
+) -> bool:
     """Return whether a job has paused before for more than half as long as in a silence.
+
+    A silence in which it saves is held against those in which it saved before, if there are any: it may pause more
+    often, and for less, for other reasons.
 
     Parameters
     ----------
     since_ns, silent_ns : when the silence, or the step that it is part of, began, and how long it lasts
     period_ns : usual length of a step
+    saves : whether members write a checkpoint in the silence
     """
     mine = evidence.pauses.filter(pl.col("job_id") == job_id, pl.col("back_ns") <= since_ns)
     if mine.is_empty():
@@ -47,7 +55,9 @@ def is_habit(job_id: str, since_ns: int, silent_ns: float, period_ns: float, evi
     lengths = back - since
     in_step_ns = _silence_of_steps(lengths, int((back.max() - since.min()) / period_ns))
     # Silences below a second were not kept. If fewer than half of the steps have a longer one, theirs are about that.
-    pauses = lengths[lengths > (1 + LONGER_BY_STEPS) * (in_step_ns or min(BIN_NS, period_ns))] - in_step_ns
+    longer = lengths > (1 + LONGER_BY_STEPS) * (in_step_ns or min(BIN_NS, period_ns))
+    saving = longer & _writes_in(job_id, since - int(period_ns), back, evidence) if saves else np.zeros_like(longer)
+    pauses = lengths[saving if saving.any() else longer] - in_step_ns
     if not in_step_ns and not pauses.size:
         pauses = lengths
     if not pauses.size:
@@ -55,7 +65,16 @@ def is_habit(job_id: str, since_ns: int, silent_ns: float, period_ns: float, evi
     return bool(silent_ns - in_step_ns < SLOW_STORAGE_RATIO * np.quantile(pauses, USUAL_QUANTILE))
 
 
-def is_slow_to_save(excess: Floats, written: npt.NDArray[np.int64], saving: Flags, first: Flags) -> Flags:
+def _writes_in(job_id: str, since: Integers, until: Integers, evidence: Evidence) -> Flags:
+    """Return in which spans, shape (spans,), ns, members of a job begin to write a checkpoint."""
+    written = evidence.storage.filter(pl.col("job_id") == job_id).sort("flow_start_ns")
+    sums = np.append(0, written["bytes"].cum_sum().to_numpy())
+    first, last = (np.searchsorted(written["flow_start_ns"].to_numpy(), ends) for ends in (since, until))
+    enough: Flags = sums[last] - sums[first] >= CHECKPOINT_BYTES
+    return enough
+
+
+def is_slow_to_save(excess: Floats, written: Integers, saving: Flags, first: Flags) -> Flags:
     """Return which steps lose far more time to each byte of a checkpoint than most of those before them did.
 
     Parameters
@@ -74,9 +93,7 @@ def is_slow_to_save(excess: Floats, written: npt.NDArray[np.int64], saving: Flag
     return found
 
 
-def pauses_of_steps(
-    job_id: str, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], evidence: Evidence
-) -> pl.DataFrame:
+def pauses_of_steps(job_id: str, starts: Integers, ends: Integers, evidence: Evidence) -> pl.DataFrame:
     """Return the pauses of a job, as `Evidence.pauses`, the silences of one step as one: a copy beside the job, or
     members that try again, break the pause of a rank that has stopped into pieces.
 
@@ -96,7 +113,7 @@ def pauses_of_steps(
     )
 
 
-def _silence_of_steps(lengths: npt.NDArray[np.int64], steps: int) -> float:
+def _silence_of_steps(lengths: Integers, steps: int) -> float:
     """Return how long a silence half of the steps have; 0 if there are fewer silences."""
     half = max(steps // 2, 1)
     return float(np.sort(lengths)[-half - 1]) if half < lengths.size else 0.0

@@ -23,7 +23,6 @@ from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.network.devices import NAMED_ALONE
 from llmprism_tasks.stages.diagnosis.network.path_pace import KINDS, with_units
 from llmprism_tasks.stages.diagnosis.pauses import habit
-from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES
 from llmprism_tasks.stages.diagnosis.pauses.held_transfers import held_nics
 from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped_in_step
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
@@ -273,7 +272,7 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
         since, until = course.since[still], course.since[still] + course.longest[still]
         others = evidence.begun_by_others(steps.job_id)
         slow[still] &= ~are_of_collector(others, since, until, steps.model.usual_ns)
-    saving = course.written - usual_written >= CHECKPOINT_BYTES
+    saving = course.written - usual_written >= habit.CHECKPOINT_BYTES
     saves = slow & silent & saving
     rest = slow & ~saves
     habitual = _is_habitual(steps, course, quick, evidence)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
 import polars as pl
 import pytest
-from handmade import MB, MS, WINDOW, Row, every, flows, ring, settings, visible
+from handmade import MB, MS, WINDOW, Row, every, flows, messages, ring, settings, visible
 
 from llmprism_tasks.stages.liveness.quiet_times import Gap
 from llmprism_tasks.stages.liveness.resumption import Resumption, resumption
@@ -62,6 +64,16 @@ def test_who_stood_still_goes_on_where_it_stood(share: float) -> None:
     assert found is not None
     assert found.in_place > 0.85
     assert found.shown_ns == pytest.approx(WINDOW.start_ns + (CUT + STEP + 15_000) * MS, abs=0.2 * STEP * MS)
+
+
+def test_a_copy_beside_the_job_is_no_part_of_its_steps() -> None:
+    """It goes from one member to another, and each step but that of the silence has another part of it."""
+    at = CUT + 0.5 * STEP
+    begins = random.Random(1).sample([at for at in range(0, 44_000, 100) if at // STEP != CUT // STEP], 120)
+    copy = messages("c", "a", sorted(begins), 20 * MB)
+    found = came_back(stood([*trains(44_000), *copy], at, 15_000), at)
+    assert found is not None
+    assert found.in_place > 0.85
 
 
 @pytest.mark.parametrize("beyond", [0.25, 0.5, 0.75])

@@ -13,8 +13,7 @@ from job_evidence import DEFAULT, working
 from llmprism_tasks.numerics.robust import EVEN_ODDS, SURE
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, PAUSES_SCHEMA, STORAGE_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.pauses import between_steps
-from llmprism_tasks.stages.diagnosis.pauses.checkpoints import CHECKPOINT_BYTES
-from llmprism_tasks.stages.diagnosis.pauses.habit import FIRST_SAVE
+from llmprism_tasks.stages.diagnosis.pauses.habit import CHECKPOINT_BYTES, FIRST_SAVE
 from llmprism_tasks.stages.liveness.overdue import Silence
 from llmprism_tasks.stages.liveness.progress.step_progress import StepProgress
 from llmprism_tasks.stages.liveness.quiet_times import Gap

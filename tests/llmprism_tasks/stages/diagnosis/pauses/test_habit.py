@@ -11,19 +11,28 @@ import pytest
 from handmade import MS, WINDOW
 from job_evidence import working
 
-from llmprism_tasks.stages.diagnosis.evidence import PAUSES_SCHEMA
-from llmprism_tasks.stages.diagnosis.pauses.habit import is_habit, pauses_of_steps
+from llmprism_tasks.stages.diagnosis.evidence import PAUSES_SCHEMA, STORAGE_SCHEMA
+from llmprism_tasks.stages.diagnosis.pauses.habit import CHECKPOINT_BYTES, is_habit, pauses_of_steps
 
 PERIOD = 4000
 """ms"""
 
 
-def habit(before: Sequence[tuple[float, float]], silent: float) -> bool:
-    """Return whether a silence at 0 is a habit, after others: when each began, and how long it lasted, ms."""
+def habit(
+    before: Sequence[tuple[float, float]],
+    silent: float,
+    saved: Sequence[tuple[float, float]] = (),
+    *,
+    saves: bool = False,
+) -> bool:
+    """Return whether a silence at 0 is a habit, after others: when each began, and how long it lasted, ms; and what was
+    saved: when, ms, and how many checkpoints of the least size."""
     rows = [("j", WINDOW.start_ns + int(at * MS), WINDOW.start_ns + int((at + lasted) * MS)) for at, lasted in before]
     known = pl.DataFrame(rows, schema=PAUSES_SCHEMA, orient="row")
     evidence = dataclasses.replace(working([{"a": [500.0] * 4, "b": [500.0] * 4}]), pauses=known)
-    return is_habit("j", WINDOW.start_ns, silent * MS, PERIOD * MS, evidence)
+    writes = [("j", WINDOW.start_ns + int(at * MS), round(size * CHECKPOINT_BYTES)) for at, size in saved]
+    evidence = dataclasses.replace(evidence, storage=pl.DataFrame(writes, schema=STORAGE_SCHEMA, orient="row"))
+    return is_habit("j", WINDOW.start_ns, silent * MS, PERIOD * MS, evidence, saves=saves)
 
 
 def test_the_first_pause_is_none() -> None:
@@ -50,6 +59,27 @@ def test_a_pause_is_measured_beyond_what_steps_are_silent_for() -> None:
     steps = [(-200_000 + PERIOD * at, 3000.0) for at in range(40)]
     assert habit([*steps, (-30_000, 6000)], 8900)
     assert not habit([*steps, (-30_000, 6000)], 9100)
+
+
+@pytest.mark.parametrize(
+    ("silent", "saved", "saves", "usual"),
+    [
+        (13_900, [(-150_000, 1.0)], True, True),
+        (14_100, [(-150_000, 1.0)], True, False),
+        (13_900, [(-150_000, 1.0)], False, False),  # what it saved says nothing of other pauses
+        (13_900, [(-150_000, 0.9)], True, False),  # a log
+        (13_900, [(-150_000 - PERIOD, 1.0)], True, True),  # the silence begins after the writes have
+        (13_900, [(-150_001 - PERIOD, 1.0)], True, False),
+        (13_900, [(-143_001, 1.0)], True, True),
+        (13_900, [(-143_000, 1.0)], True, False),
+    ],
+)
+def test_a_save_is_held_against_those_before_it(
+    silent: float, saved: list[tuple[float, float]], saves: bool, usual: bool
+) -> None:
+    """It paused once for 7 s, and seven times for 2 s."""
+    pauses = [(-150_000.0, 7000.0), *((-120_000.0 + 10_000 * at, 2000.0) for at in range(7))]
+    assert habit(pauses, silent, saved, saves=saves) == usual
 
 
 def test_what_comes_later_is_no_habit_yet() -> None:
