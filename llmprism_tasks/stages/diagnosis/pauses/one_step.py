@@ -113,7 +113,9 @@ def find(found: pl.DataFrame, evidence: Evidence, every: Settings) -> pl.DataFra
         if steps is None:
             continue
         of_members = evidence.steps.filter(pl.col("job_id") == job_id)
-        slow = _is_single_slow_step(steps, of_members, settings)
+        slow = _is_single_slow_step(steps, settings)
+        lasting = is_lasting(steps.numbers, steps.excess, steps.model.usual_ns, of_members)
+        slow &= lasting | _is_last_and_held(steps, slow & ~lasting, evidence)
         if slow.any():
             slow &= ~_is_explained(steps, found)
         if slow.any():
@@ -128,18 +130,23 @@ def _job_steps(job_id: str, history: pl.DataFrame) -> Steps | None:
     return None if model is None else Steps(job_id, numbers, starts, ends, current, model)
 
 
-def _is_single_slow_step(steps: Steps, of_members: pl.DataFrame, settings: DiagnosisSettings) -> Flags:
-    """Return which steps of the window are slow, and are no run of slow steps, no schedule and no error of division."""
+def _is_single_slow_step(steps: Steps, settings: DiagnosisSettings) -> Flags:
+    """Return which steps of the window are slow, and are no run of slow steps and no schedule."""
     slow = steps.lengths > steps.model.least_ns(settings)
     if not (slow & steps.current).any() or slow.mean() > USUAL_SHARE:
         return np.zeros_like(slow)
-    return (
-        slow
-        & steps.current
-        & ~_is_in_run(steps.excess, slow, settings.least_steps)
-        & is_lasting(steps.numbers, steps.excess, steps.model.usual_ns, of_members)
-        & ~_is_on_schedule(steps, slow)
-    )
+    return slow & steps.current & ~_is_in_run(steps.excess, slow, settings.least_steps) & ~_is_on_schedule(steps, slow)
+
+
+def _is_last_and_held(steps: Steps, slow: Flags, evidence: Evidence) -> Flags:
+    """Return whether the last step is slow for transfers that were held in it.
+
+    If a step took long, its members are late from then on; if it was cut too late, they are not. Where one stage of a
+    pipeline alone was held, the others show that in the next step.
+    """
+    last: Flags = slow & (np.arange(slow.size) == slow.size - 1)
+    held = last.any() and _held_nics(steps, last, _with_slow_steps_alone(steps, last, evidence))
+    return last if held else np.zeros_like(last)
 
 
 def _is_in_run(excess: Floats, slow: Flags, least: int) -> Flags:
@@ -328,14 +335,7 @@ def _flapping_device(steps: Steps, slow: Flags, evidence: Evidence, settings: Di
     If the data show a slow ring, but not which of its NICs is slow, it is the row of a job whose `candidates` are the
     NICs that may be; None if nothing was slow, or too many may be.
     """
-    of_job = pl.col("job_id") == steps.job_id
-    # Slow steps before the window, or slow for another reason, are no healthy ones to compare with.
-    usable = ~(steps.excess > WORTH_A_ROW * steps.model.usual_ns) | slow
-    alone = dataclasses.replace(
-        evidence,
-        flows=evidence.flows.filter(of_job),
-        history=evidence.history.filter(of_job).filter(pl.Series(usable)),
-    )
+    alone = _with_slow_steps_alone(steps, slow, evidence)
     once = dataclasses.replace(settings, least_steps=1)
     rows = devices.find(alone, once)
     rows = rows.filter(pl.col("kind").is_in(KINDS_OF_ONE_DEVICE), pl.col("confidence") >= MAJORITY)
@@ -357,6 +357,18 @@ def _flapping_device(steps: Steps, slow: Flags, evidence: Evidence, settings: Di
     slowed = "transfers alone were slow between" if held else "a ring was slow on every hop of"
     how = f"while {slowed} {', '.join(suspects)}, one of which may have lost its link"
     return candidate_columns(as_likely(suspects)) | {"kind": "cross_step", "how": how}
+
+
+def _with_slow_steps_alone(steps: Steps, slow: Flags, evidence: Evidence) -> Evidence:
+    """Return a job's evidence without its other slow steps: those before the window, or slow for another reason, are no
+    healthy ones to compare with."""
+    of_job = pl.col("job_id") == steps.job_id
+    usable = ~(steps.excess > WORTH_A_ROW * steps.model.usual_ns) | slow
+    return dataclasses.replace(
+        evidence,
+        flows=evidence.flows.filter(of_job),
+        history=evidence.history.filter(of_job).filter(pl.Series(usable)),
+    )
 
 
 def _held_nics(steps: Steps, slow: Flags, alone: Evidence) -> list[str]:

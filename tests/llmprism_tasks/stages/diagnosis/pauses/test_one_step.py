@@ -331,6 +331,18 @@ def test_a_ring_is_held_whose_records_began_before_most_members_ended_their_step
     assert "between a, b, c, d, one of which" in row["explanation"]
 
 
+@pytest.mark.parametrize(("moving", "after", "rows"), [([24], 0, 1), ([], 0, 0), ([24], 1, 0)])
+def test_most_members_may_end_the_last_step_in_time_if_it_is_the_ring_of_some_that_is_held(
+    moving: list[int], after: int, rows: int
+) -> None:
+    """They are of other stages. In the next step they are late as well, or the step was cut too late."""
+    job = evidence([*WELL, 9000, *WELL[:after]], current=6, moving=moving)
+    in_time = pl.when(pl.col("step_index") >= 5 - after).then(pl.col("end_ns") - 5000 * MS).otherwise("end_ns")
+    others = of_members(job.history, "uvwxyz").with_columns(end_ns=in_time)
+    found = told(dataclasses.replace(job, steps=pl.concat([job.steps, others])))
+    assert ["between a, b, c, d, one of which may" in row["explanation"] for row in found] == [True] * rows
+
+
 @pytest.mark.parametrize(
     ("kind", "severity", "count"), [("stalls", 0.01, 0), ("slow_compute", 2.0, 0), ("slow_compute", 0.1, 1)]
 )
