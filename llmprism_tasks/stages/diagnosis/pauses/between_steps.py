@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics.robust import EVEN_ODDS
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, candidate_columns, shares
 from llmprism_tasks.stages.diagnosis.pauses import hang
-from llmprism_tasks.stages.diagnosis.pauses.habit import CHECKPOINT_BYTES, FIRST_SAVE, is_habit
+from llmprism_tasks.stages.diagnosis.pauses.habit import CHECKPOINT_BYTES, FIRST_SAVE, is_habit, writes_in
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.liveness.overdue import Silence
 
@@ -96,7 +97,8 @@ def _pause_row(silence: Silence, evidence: Evidence, settings: DiagnosisSettings
     if is_habit(gap.job_id, gap.since_ns, silent_ns, where.period_ns, evidence, saves=saves):
         return None
     lost_ns = silent_ns - min(gap.longest_ns, where.period_ns)
-    first = saves and not _has_saved_before(silence, evidence)
+    before = np.array([0]), np.array([gap.since_ns - where.period_ns])
+    first = saves and not writes_in(gap.job_id, *before, evidence).any()
     lasted = f"was silent for {silent_ns / 1e9:.1f} s until it went on"
     if not silence.over:
         lasted = f"had been silent for {silent_ns / 1e9:.1f} s when the window ended, and was still writing"
@@ -108,13 +110,6 @@ def _pause_row(silence: Silence, evidence: Evidence, settings: DiagnosisSettings
         "steps": 1,
         "lost_s": lost_ns / 1e9,
     }
-
-
-def _has_saved_before(silence: Silence, evidence: Evidence) -> bool:
-    """Return whether members were seen to write a checkpoint before that of a silence."""
-    earlier = pl.col("flow_start_ns") < silence.gap.since_ns - silence.where.period_ns
-    written = evidence.storage.filter(pl.col("job_id") == silence.gap.job_id, earlier)["bytes"].sum()
-    return bool(written >= CHECKPOINT_BYTES)
 
 
 def _doubt(silence: Silence) -> str:

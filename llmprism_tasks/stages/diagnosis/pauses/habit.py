@@ -56,7 +56,7 @@ def is_habit(
     in_step_ns = _silence_of_steps(lengths, int((back.max() - since.min()) / period_ns))
     # Silences below a second were not kept. If fewer than half of the steps have a longer one, theirs are about that.
     longer = lengths > (1 + LONGER_BY_STEPS) * (in_step_ns or min(BIN_NS, period_ns))
-    saving = longer & _writes_in(job_id, since - int(period_ns), back, evidence) if saves else np.zeros_like(longer)
+    saving = longer & writes_in(job_id, since - int(period_ns), back, evidence) if saves else np.zeros_like(longer)
     pauses = lengths[saving if saving.any() else longer] - in_step_ns
     if not in_step_ns and not pauses.size:
         pauses = lengths
@@ -65,7 +65,7 @@ def is_habit(
     return bool(silent_ns - in_step_ns < SLOW_STORAGE_RATIO * np.quantile(pauses, USUAL_QUANTILE))
 
 
-def _writes_in(job_id: str, since: Integers, until: Integers, evidence: Evidence) -> Flags:
+def writes_in(job_id: str, since: Integers, until: Integers, evidence: Evidence) -> Flags:
     """Return in which spans, shape (spans,), ns, members of a job begin to write a checkpoint."""
     written = evidence.storage.filter(pl.col("job_id") == job_id).sort("flow_start_ns")
     sums = np.append(0, written["bytes"].cum_sum().to_numpy())
