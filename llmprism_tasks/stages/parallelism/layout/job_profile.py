@@ -7,6 +7,7 @@ import polars as pl
 from llmprism_tasks.numerics import ragged
 from llmprism_tasks.numerics.robust import MAJORITY, relative_sigma
 from llmprism_tasks.settings import ParallelismSettings
+from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.kernels import messages_per_step
 from llmprism_tasks.stages.parallelism.pair_graph import ENDS
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -160,7 +161,8 @@ def sharded(
     """Return `job_id`, `sharded`: parameters are gathered through the whole step, or gradients reduced in one burst.
 
     NULL in between. Both directions of a link count together, for gathers may go round the other way. Links that carry
-    other kinds, too, may be busy for longer, so the less busy ones decide. Where there are no other kinds, it is those
+    other kinds, too, may be busy for longer, so the less busy ones decide, and those between NICs that exchange tokens
+    say nothing. Where there are no other kinds, it is those
     of the rings that move most: what is sharded in groups of hosts is reduced among these in the backward pass alone,
     in much fewer bytes (HSDP). A single replica shares with nobody.
 
@@ -176,7 +178,7 @@ def sharded(
     gradients = pairs.with_columns(alone=alone).filter(pl.col("kind") == "dp")
     largest = pl.col("bytes_per_step").max().over("job_id")
     main = ~pl.col("alone") | (pl.col("bytes_per_step") >= settings.ring_share * largest)
-    reducing = gradients.filter(main).select("pair", "job_id", link=link)
+    reducing = _outside_of_exchanges(gradients.filter(main), pairs).select("pair", "job_id", link=link)
     spread = (
         sent.join(reducing.select("pair", "link"), on="pair")
         .group_by("link", "step")
@@ -197,6 +199,16 @@ def sharded(
     )
     single = laid.filter(pl.col("dp") == 1, pl.col("cp") == 1).join(spread, on="job_id", how="anti")
     return pl.concat([spread.select("job_id", sharded=told), single.select("job_id", sharded=pl.lit(value=False))])
+
+
+def _outside_of_exchanges(gradients: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Keep the pairs of which the NICs are not in one exchange of tokens: these take the hops of gradients, too."""
+    groups = pair_graph.components(pairs.filter(pl.col("kind") == "ep").select("job_id", *ENDS))
+    placed = gradients
+    for end in ENDS:
+        placed = placed.join(groups.rename({"addr": end, "component": f"{end}_group"}), on=["job_id", end], how="left")
+    both = (pl.col("src_addr_group") == pl.col("dst_addr_group")).fill_null(value=False)
+    return placed.filter(~both).select(gradients.columns)
 
 
 def explained(sent: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:

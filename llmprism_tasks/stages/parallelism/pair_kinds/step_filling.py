@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from llmprism_tasks.numerics.graphs import RING_PEERS
+from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.pair_graph import AGREEING_NICS, ENDS
 
@@ -14,8 +16,8 @@ def settle_filling_pairs(pairs: pl.DataFrame, same_size: float, same_bytes: floa
     Where no other pair of the job synchronises gradients in one burst, or those that do reduce tensors of the same
     shape (in the same precision or the double), they are the parameters of fully sharded data parallelism (`dp`),
     unless a pair carries just as much as one of them and one of the others together. Else they are rings of context
-    parallelism (`cp`), or, where gradients are reduced among some of a group's replicas apart, experts with balanced
-    loads (`ep`).
+    parallelism (`cp`), or experts with balanced loads (`ep`): where gradients are reduced among some of a group's
+    replicas apart, or where all NICs of a group send to all others. Blocks go from each NIC to the next one of a ring.
 
     Parameters
     ----------
@@ -28,7 +30,7 @@ def settle_filling_pairs(pairs: pl.DataFrame, same_size: float, same_bytes: floa
     filled = pairs.filter(fills)
     if filled.is_empty():
         return pairs
-    experts = _jobs_reducing_experts_apart(pairs, filled, same_size)
+    experts = pl.concat([_jobs_reducing_experts_apart(pairs, filled, same_size), _jobs_sending_to_all(pairs, filled)])
     sharded = _sharded_jobs(pairs, filled, same_size)
     sharded = sharded.filter(~sharded.is_in(_jobs_with_sums(pairs, filled, same_size).implode()))
     bursts = _jobs_with_other_bursts(pairs, filled, same_size, same_bytes)
@@ -101,6 +103,30 @@ def _jobs_reducing_experts_apart(pairs: pl.DataFrame, filled: pl.DataFrame, same
         .len("exchanging")
         .join(round_it, on="job_id")
         .filter(pl.col("reducing") >= AGREEING_NICS * pl.col("exchanging"))["job_id"]
+    )
+
+
+def _jobs_sending_to_all(pairs: pl.DataFrame, filled: pl.DataFrame) -> pl.Series:
+    """Return the jobs in most of whose groups of filling pairs each NIC sends to all NICs of other hosts: `job_id`.
+
+    Gradients may share a pair with tokens. It carries more than tokens alone then. In a group of three a ring both ways
+    is such an exchange, too.
+    """
+    groups = pair_graph.components(filled.select("job_id", *ENDS))
+    least = filled.group_by("job_id").agg(least=pl.col("bytes_per_step").min())
+    sending = pairs.filter(pl.col("kind").is_in(["dp", "filling"])).join(least, on="job_id")
+    sending = sending.filter(pl.col("bytes_per_step") >= pl.col("least"))
+    for end in ENDS:
+        sending = sending.join(groups.rename({"addr": end, "component": f"{end}_group"}), on=["job_id", end])
+    within = sending.filter(pl.col("src_addr_group") == pl.col("dst_addr_group"))
+    met = within.group_by("job_id", component="src_addr_group").agg(met=pl.len())
+    nics = pl.len().cast(pl.Int64)
+    complete = groups.group_by("job_id", "component").agg(nics=nics).join(met, on=["job_id", "component"], how="left")
+    all_met = (pl.col("nics") > RING_PEERS + 1) & (pl.col("met") >= pl.col("nics") * (pl.col("nics") - 1))
+    return (
+        complete.group_by("job_id")
+        .agg(share=all_met.fill_null(value=False).mean())
+        .filter(pl.col("share") >= MAJORITY)["job_id"]
     )
 
 
