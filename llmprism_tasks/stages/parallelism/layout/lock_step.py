@@ -108,17 +108,25 @@ def _moment_deviations(moments: pl.DataFrame, others: pl.DataFrame, place: str) 
 def _peers_by_exchanges(within: pl.DataFrame, moments: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     """Return `job_id`, `peers` of the jobs whose GPUs are no closer in a host than those that exchange tokens are.
 
-    These are no peers if they are apart; if they are in lock-step, it is that of the exchange, and `peers` is NULL.
+    These are no peers if they are apart; if they are in lock-step, it is that of the exchange, and `peers` is NULL. Of
+    each GPU the closest one counts: a host may hold several groups of peers.
     """
     exchanged = pairs.filter(pl.col("kind") == "ep").select("job_id", addr="src_addr", place="dst_addr")
     exchanging = _moment_deviations(
         moments.join(exchanged, on=["job_id", "addr"]), moments.with_columns(place="addr"), "place"
     )
+    others = within.filter(pl.col("src_addr") != pl.col("dst_addr"))
+    usual = others.group_by("job_id").agg(pl.col("varies_ns").median())
     return (
-        within.filter(pl.col("src_addr") != pl.col("dst_addr"))
-        .group_by("job_id")
-        .agg(pl.col("varies_ns").median())
-        .join(exchanging.group_by("job_id").agg(exchanging_ns=pl.col("varies_ns").median()), on="job_id")
-        .filter(pl.col("exchanging_ns") <= LIKE_OTHER_HOSTS * pl.col("varies_ns"))
+        _closest(others)
+        .join(_closest(exchanging), on="job_id", suffix="_exchanging")
+        .filter(pl.col("closest_ns_exchanging") <= LIKE_OTHER_HOSTS * pl.col("closest_ns"))
+        .join(usual, on="job_id")
         .select("job_id", peers=pl.when(pl.col("varies_ns") > LOCK_STEP_MS * 1e6).then(pl.lit(1, pl.Int64)))
     )
+
+
+def _closest(deviations: pl.DataFrame) -> pl.DataFrame:
+    """Return `job_id`, `closest_ns`: by how much the moments of most NICs and of the closest other one vary."""
+    of_each = deviations.group_by("job_id", "src_addr").agg(pl.col("varies_ns").min())
+    return of_each.group_by("job_id").agg(closest_ns=pl.col("varies_ns").median())

@@ -65,7 +65,7 @@ def misfits(job: Job, label: Labels) -> dict[str, int]:
     found["ends"] = sum(_count_ends_of_lines(job, some) for some in of_rings)
     found["unanswered"] = int((is_[PP] & ~np.isin(job.back, job.link[is_[PP]])).sum())
     found["apart"] = _count_missing_pairs(job, is_[EP], is_[DP])
-    found["crowded"] = _count_excess_neighbours(job, is_[CP]) + _count_excess_peers(job, is_[DP], TREE_PEERS)
+    found["crowded"] = _count_excess_peers(job, is_[CP], RING_PEERS) + _count_excess_peers(job, is_[DP], TREE_PEERS)
     ring = connected_components(job.src[is_[DP]], job.dst[is_[DP]], n)
     # Blocks may share the hops of a ring of gradients that they are part of, and gradients those of tokens and blocks.
     along = is_[CP] & (ring[job.src] == ring[job.dst])
@@ -155,13 +155,6 @@ def _count_excess_peers(job: Job, some: npt.NDArray[np.bool_], most: int) -> int
     """Count by how many a NIC's peers of a kind are more than a collective needs."""
     ends = (np.bincount(end[some], minlength=job.host.size) for end in (job.src, job.dst))
     return int(sum(np.maximum(peers - most, 0).sum() for peers in ends))
-
-
-def _count_excess_neighbours(job: Job, blocks: npt.NDArray[np.bool_]) -> int:
-    """Count by how many the NICs that a NIC sends blocks to, or gets some from, are more than the two in a ring."""
-    src, dst, nics = job.src[blocks], job.dst[blocks], job.host.size
-    ways = np.unique(np.r_[src * nics + dst, dst * nics + src])
-    return int(np.maximum(np.bincount(ways // nics, minlength=nics) - RING_PEERS, 0).sum())
 
 
 def _count_open_ends(job: Job, ring: npt.NDArray[np.bool_], onward: npt.NDArray[np.bool_]) -> int:

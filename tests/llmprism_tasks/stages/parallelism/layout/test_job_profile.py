@@ -12,29 +12,35 @@ PERIOD = 1_000_000_000
 
 
 @pytest.mark.parametrize(
-    ("shares", "kind", "sharded"),
-    [(0.4, "other", True), (0.6, "other", False), (0.4, "pp", False)],
-    ids=["fewer bytes", "as many", "beside a pipeline"],
+    ("shares", "kind", "others", "sharded"),
+    [
+        pytest.param(0.4, "other", ["ad"], True, id="fewer bytes"),
+        pytest.param(0.6, "other", ["ad"], False, id="as many"),
+        pytest.param(0.4, "pp", ["ad"], False, id="beside a pipeline"),
+        pytest.param(0.6, "ep", ["ad", "bc"], False, id="between those who exchange tokens"),
+        pytest.param(0.6, "ep", ["ad", "db", "bc"], None, id="among those who exchange tokens"),
+    ],
 )
-def test_rings_that_move_most_say_whether_parameters_are_sharded(shares: float, kind: str, *, sharded: bool) -> None:
+def test_rings_that_move_most_say_whether_parameters_are_sharded(
+    shares: float, kind: str, others: list[str], *, sharded: bool | None
+) -> None:
     """HSDP gathers through nine tenths of the step around `ab` and `cd`; `ac` and `bd` reduce in half of it. Where
     other kinds share links these are busy for longer, and the less busy ones decide."""
-    links = {"ab": 1.0, "cd": 1.0, "ac": shares, "bd": shares, "ad": 1.0}
+    busy = {"ab": 0.9, "cd": 0.9, "ac": 0.5, "bd": 0.5, **dict.fromkeys(others, 0.9)}
+    carried = {"ac": shares, "bd": shares}
     pairs = pl.DataFrame(
         {
-            "pair": range(len(links)),
+            "pair": range(len(busy)),
             "job_id": "j",
-            "src_addr": [link[0] for link in links],
-            "dst_addr": [link[1] for link in links],
-            "kind": ["dp"] * 4 + [kind],
-            "bytes_per_step": list(links.values()),
+            "src_addr": [link[0] for link in busy],
+            "dst_addr": [link[1] for link in busy],
+            "kind": [kind if link in others else "dp" for link in busy],
+            "bytes_per_step": [carried.get(link, 1.0) for link in busy],
         }
     )
-    busy = [0.9, 0.9, 0.5, 0.5, 0.9]
-    sent = pl.DataFrame(
-        {"pair": range(len(links)), "step": 1, "first_ns": 0, "last_ns": [round(part * PERIOD) for part in busy]}
-    )
+    last = [round(part * PERIOD) for part in busy.values()]
+    sent = pl.DataFrame({"pair": range(len(busy)), "step": 1, "first_ns": 0, "last_ns": last})
     periods = pl.DataFrame({"job_id": ["j"], "period_ns": [PERIOD]})
     laid = pl.DataFrame({"job_id": ["j"], "dp": [4], "cp": [1]})
     found = job_profile.sharded(sent, pairs, periods, laid, ParallelismSettings())
-    assert found.row(0, named=True) == {"job_id": "j", "sharded": sharded}
+    assert found["sharded"].to_list() == ([] if sharded is None else [sharded])

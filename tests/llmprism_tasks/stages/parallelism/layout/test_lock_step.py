@@ -104,12 +104,12 @@ def test_peers_whose_steps_are_cut_elsewhere_are_known_by_their_messages(
 
 @pytest.mark.parametrize(
     ("apart_ms", "width", "hosts_ms", "found"),
-    [(1.0, 1, 30.0, 4), (1.0, 1, 1.0, None), (0.0, 4, 0.0, None), (20.0, 1, 0.0, 1)],
+    [(1.0, 1, 30.0, 4), (1.0, 1, 1.0, None), (0.0, 4, 0.0, None), (20.0, 1, 0.0, 1), (20.0, 2, 0.0, 2)],
 )
 def test_who_exchanges_tokens_is_in_step_with_those_of_other_hosts(
     apart_ms: float, width: int, hosts_ms: float, found: int | None
 ) -> None:
     """Peers are closer than an exchange makes them; where they are not, it may be the exchange that keeps them in step,
-    and where they are apart, they are none."""
+    and where they are apart, they are none. Two groups of peers in a host are as far apart as hosts are."""
     assert peers(apart_ms, width=width, hosts_ms=hosts_ms, steps=40, kind="ep") == found
     assert peers(apart_ms, width=width, hosts_ms=hosts_ms, steps=40, kind="dp") is not None

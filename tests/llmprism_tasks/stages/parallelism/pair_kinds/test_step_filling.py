@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import polars as pl
 import pytest
@@ -125,3 +125,36 @@ def test_what_is_reduced_apart_is_other_tensors(ratio: float, kind: str) -> None
 def test_what_does_not_go_round_among_all_replicas_is_no_expert_s(replicas: list[tuple[str, str]]) -> None:
     """Two stages' embedding; copies one way; hops of the common ring whose sizes the collector merged."""
     assert two_by_two(replicas)["b", "a"] == "cp"
+
+
+@pytest.mark.parametrize(
+    ("nics", "gradients", "left_out", "kind"),
+    [
+        ("abcd", STEP * 1.2, 0, "ep"),
+        ("abcd", STEP * 1.2, 1, "cp"),
+        ("abcd", STEP * 0.9, 0, "cp"),
+        ("abc", STEP, 0, "cp"),
+    ],
+    ids=["all with all", "but for one pair", "gradients carry less", "three"],
+)
+def test_blocks_go_around_and_are_not_sent_to_all(nics: str, gradients: float, left_out: int, kind: str) -> None:
+    """Balanced tokens have sizes that recur, as blocks have. They share the hops of a ring of gradients, which carry
+    more than tokens alone then."""
+    hops = ring(nics)
+    every = [pair for pair in permutations(nics, 2) if pair not in hops]
+    filling = [(src, dst, "filling", BLOCK, None) for src, dst in every[left_out:]]
+    rows = [*filling, *((src, dst, "dp", BLOCK, BURST) for src, dst in hops)]
+    assert filled_between(rows, gradients)[every[-1]] == kind
+
+
+def filled_between(rows: list[Pair], gradients: float) -> dict[tuple[str, str], str]:
+    """Return the kinds of pairs of which those of gradients carry so many bytes in a step."""
+    columns = ("src_addr", "dst_addr", "kind", "common_size", "burst_size")
+    frame = pl.DataFrame(rows, schema=columns, orient="row").with_columns(
+        pl.col("burst_size").cast(pl.Float64),
+        job_id=pl.lit("j"),
+        message=pl.lit(None, pl.Float64),
+        bytes_per_step=pl.when(pl.col("kind") == "dp").then(gradients).otherwise(STEP),
+    )
+    found = step_filling.settle_filling_pairs(frame, 0.02, 0.1)
+    return {(src, dst): kind for src, dst, kind in found.select("src_addr", "dst_addr", "kind").iter_rows()}
