@@ -35,6 +35,12 @@ def largest(values: Integers, offsets: Integers) -> Integers:
     return np.maximum.reduceat(values, offsets[:-1]) if offsets.size > 1 else np.zeros(0, np.int64)
 
 
+def first_largest(values: Integers, offsets: Integers) -> Integers:
+    """Return the row of each segment's largest number, of equals the first."""
+    rows = np.flatnonzero(values == np.repeat(largest(values, offsets), np.diff(offsets)))
+    return rows[np.searchsorted(rows, offsets[:-1])]
+
+
 def spread(figures: Floats, offsets: Integers) -> Floats:
     """Return for each row the figure of its segment."""
     return np.repeat(figures, np.diff(offsets))

@@ -22,6 +22,9 @@ def test_segments_are_runs_of_equal_keys_and_have_their_rows_figures(rows: list[
     assert ragged.sums(columns[2], offsets).tolist() == list(map(sum, runs))
     assert ragged.medians(columns[2], offsets).tolist() == list(map(np.median, runs))
     assert ragged.largest(columns[2], offsets).tolist() == list(map(max, runs))
+    begins = offsets[:-1].tolist()
+    firsts = [begin + run.index(max(run)) for begin, run in zip(begins, runs, strict=True)]
+    assert ragged.first_largest(columns[2], offsets).tolist() == firsts
     assert ragged.spread(np.arange(len(runs)), offsets).tolist() == [i for i, run in enumerate(runs) for _ in run]
     assert ragged.distinct(columns[2], offsets).tolist() == [len(set(run)) for run in runs]
     assert ragged.commonest(columns[2], offsets).tolist() == [max(sorted(set(run)), key=run.count) for run in runs]
@@ -33,6 +36,7 @@ def test_without_rows_there_is_no_segment() -> None:
     for figure in (
         ragged.sums,
         ragged.largest,
+        ragged.first_largest,
         ragged.medians,
         ragged.distinct,
         ragged.commonest,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics import ragged
@@ -55,15 +56,24 @@ def durations(job_steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def by_step(flows: pl.DataFrame) -> pl.DataFrame:
-    """Return what each pair sends in each step: `pair`, `step`, `bytes`, `first_ns`, `last_ns` (starts).
+    """Return what each pair sends in each step: `pair`, `step`, `bytes`, `first_ns`, `last_ns` (starts), `quiet_ns` (by
+    how much its longest silence inside the step is longer than any other) and `begun_ns` (the start after its longest
+    silence inside the step or before it).
 
     Parameters
     ----------
     flows : bulk flows with `pair` and `step`, in the order of `nic_pairs.step_by_step`
     """
-    pair, step, start = (flows[name].to_numpy() for name in ("pair", "step", "flow_start_ns"))
+    pair, step, start, end = (flows[name].to_numpy() for name in ("pair", "step", "flow_start_ns", "flow_end_ns"))
     offsets = ragged.bounds(pair, step)
     first, last = offsets[:-1], offsets[1:] - 1
+    silence = np.append(0, np.maximum(start[1:] - end[:-1], 0))
+    silence[np.flatnonzero(np.append(True, pair[1:] != pair[:-1]))] = 0
+    longest = ragged.first_largest(silence, offsets)
+    within = silence.copy()
+    within[first] = 0
+    others = within.copy()
+    others[ragged.first_largest(within, offsets)] = 0
     return pl.DataFrame(
         {
             "pair": pair[first],
@@ -71,6 +81,8 @@ def by_step(flows: pl.DataFrame) -> pl.DataFrame:
             "bytes": ragged.sums(flows["bytes"].to_numpy(), offsets),
             "first_ns": start[first],
             "last_ns": start[last],
+            "quiet_ns": ragged.largest(within, offsets) - ragged.largest(others, offsets),
+            "begun_ns": start[longest],
         }
     )
 
@@ -162,9 +174,10 @@ def sharded(
 
     NULL in between. Both directions of a link count together, for gathers may go round the other way. Links that carry
     other kinds, too, may be busy for longer, so the less busy ones decide, and those between NICs that exchange tokens
-    say nothing. Where there are no other kinds, it is those
-    of the rings that move most: what is sharded in groups of hosts is reduced among these in the backward pass alone,
-    in much fewer bytes (HSDP). A single replica shares with nobody.
+    say nothing. Where there are no other kinds, it is those of the rings that move most: what is sharded in groups of
+    hosts is reduced among these in the backward pass alone, in much fewer bytes (HSDP). By how much the longest silence
+    of a link is longer than any other is no part of its time, for a step may be told to end between the reduction of
+    gradients and the gathers of a sharded optimizer. A single replica shares with nobody.
 
     Parameters
     ----------
@@ -182,7 +195,7 @@ def sharded(
     spread = (
         sent.join(reducing.select("pair", "link"), on="pair")
         .group_by("link", "step")
-        .agg(span_ns=pl.col("last_ns").max() - pl.col("first_ns").min())
+        .agg(span_ns=pl.col("last_ns").max() - pl.col("first_ns").min() - pl.col("quiet_ns").min())
         .group_by("link")
         .agg(pl.col("span_ns").median())
         .join(reducing.select("link", "job_id").unique(), on="link")

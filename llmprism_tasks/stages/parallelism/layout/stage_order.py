@@ -32,7 +32,7 @@ def pp_stages(
 
     Parameters
     ----------
-    sent : what pairs send in each step: `pair`, `step`, `first_ns` (the first start)
+    sent : what pairs send in each step: `pair`, `step`, `begun_ns` (as `job_profile.by_step` returns)
     flows : bulk flows of pipelines, with `pair` and `step`, in the order of `nic_pairs.numbered`
     pairs : `pair`, `job_id`, `src_addr`, `dst_addr`, `kind`; gradients that share their pairs with what goes on through
         the step, as tokens for experts do, say nothing of the order: they are left out
@@ -66,12 +66,13 @@ def _backward_turns(sent: pl.DataFrame, pairs: pl.DataFrame, links: pl.DataFrame
     """Return by how much each node begins to reduce gradients before the others of its pipeline: NODE, `pipeline`,
     `step`, `turn_ns` (less for the first stage).
 
-    A step may be told to end while parameters of a sharded optimizer are gathered: some stages have begun to by then.
+    A step may be told to end while parameters of a sharded optimizer are gathered, or before: gradients come after the
+    longest silence.
     """
     reducing = pairs.filter(pl.col("kind") == "dp").select("pair", "job_id", addr="src_addr")
     of_nodes = nodes(reducing.select("job_id", "addr").unique(), groups)
     first = reducing.join(of_nodes, on=["job_id", "addr"]).join(sent, on="pair").join(_pipelines(links), on=NODE)
-    begun = _counted_from_silence(first.rename({"first_ns": "at_ns"}))
+    begun = _counted_from_silence(first.rename({"begun_ns": "at_ns"}))
     return _centred_turns(begun.group_by(*NODE, "addr", "step").agg(turn_ns=-pl.col("at_ns").min()), links)
 
 

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from handmade import MS, WINDOW, members
 
+from llmprism_tasks.stages.parallelism.layout import job_profile
 from llmprism_tasks.stages.parallelism.layout.stage_order import pp_stages
 
 STEP, STEPS = 1000, 10
@@ -47,7 +48,7 @@ def stages(*of_steps: Sequence[Message], pp: int | None, tp: int = 1) -> dict[st
     ).sort("pair", "flow_start_ns")
     pairs = flows.select("pair", "job_id", "src_addr", "dst_addr", "kind").unique()
     nics = sorted({*flows["src_addr"], *flows["dst_addr"]})
-    sent = flows.group_by("pair", "step").agg(first_ns=pl.col("flow_start_ns").min())
+    sent = job_profile.by_step(flows.with_columns(flow_end_ns="flow_start_ns", bytes=1))
     reducing = flows.filter(pl.col("kind") == "dp")
     groups = pl.DataFrame(
         [("j", nic, ord(nic.lower())) for nic in nics if nic in [*reducing["src_addr"]]],
@@ -82,6 +83,12 @@ def test_a_step_may_be_cut_while_stages_gather_what_a_sharded_optimizer_made(lat
     """The first stage gathers last: at the beginning of what is told to be the next step."""
     gathered = [(at - (STEP if src.lower() in late else 0), src, *rest) for at, src, *rest in gradients("ab", 900)]
     shown = every(*passes("ab"), *gradients("ab"), *gathered)
+    assert stages(*shown, pp=2) == {"a": 0, "A": 0, "b": 1, "B": 1}
+
+
+def test_a_step_may_be_cut_before_stages_gather_whichever_of_them_does_so_first() -> None:
+    gathered = [(at - STEP, *rest) for at, *rest in gradients("ba", 1030)]
+    shown = every(*gathered, *passes("ab", begin=100), *gradients("ab"))
     assert stages(*shown, pp=2) == {"a": 0, "A": 0, "b": 1, "B": 1}
 
 
