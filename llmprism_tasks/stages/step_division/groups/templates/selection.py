@@ -56,7 +56,7 @@ from llmprism_tasks.stages.step_division.groups.templates.steps_of_passes import
     steps_by_passes,
     steps_of_micro_batches,
 )
-from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS, MANY_BURSTS
 
 
 def repeated(
@@ -191,13 +191,27 @@ def _find_steps(
     found = _steps_by_byte_clock(fitting)
     if (
         found is not None
-        and found.explained >= MAJORITY
-        and (found.clarity >= CLOCKED_CLEAR_SIGMAS or found.turns_once(turn_ns))
+        and found.is_likely()
+        and (
+            found.clarity >= CLOCKED_CLEAR_SIGMAS
+            or found.turns_once(turn_ns)
+            or (by_passes and _leaves_nothing(found, traffic))
+        )
         and not any(has_more(larger, found, traffic) for larger in likely)
     ):
         several = best is not None and best.explained >= EXPLAINED_BYTES and is_several(found, best, traffic)
         return best if several else found._replace(told=True)
     return best
+
+
+def _leaves_nothing(steps: Steps, traffic: Traffic) -> bool:
+    """Say whether there are many steps, with silences inside them, and nothing between them.
+
+    Layers leave something. Equal buckets of one burst do not, but have no silence inside. Nor do micro-batches of a
+    pipeline, but their links are seen.
+    """
+    many = steps.whole.sum() >= MANY_BURSTS and not np.isnan(steps.clarity)
+    return bool(many and explained_between(steps, traffic) == 1.0)
 
 
 def _steps_by_byte_clock(fitting: Fitting) -> Steps | None:
