@@ -16,6 +16,7 @@ from llmprism_tasks.stages.step_division.groups.group_period import group_period
 from llmprism_tasks.stages.step_division.groups.group_steps import merge_steps, steps_together
 from llmprism_tasks.stages.step_division.groups.rhythm_rows import ends_of, same_period
 from llmprism_tasks.stages.step_division.groups.single_burst import first_bursts
+from llmprism_tasks.stages.step_division.joint.cycles import with_whole_steps
 from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps, Streams, jointly_cut_streams, number_steps
 from llmprism_tasks.stages.step_division.joint.refusal import groups_without_steps
 from llmprism_tasks.stages.step_division.periodicity import (
@@ -135,9 +136,8 @@ def _steps_of_groups(
     shared = jointly_cut_streams(nic_pairs.as_coded(found, flows), together).select(in_step.columns)
     streams = Streams(found, pl.concat([in_step, shared]), once, together, of_few.select("group"), alike.select("pair"))
     in_step = streams.in_step
-    return number_steps(
-        flows, streams, pl.concat([in_step.select(STREAM_COLUMNS), once.select(STREAM_COLUMNS)]), settings, before_ns
-    )
+    shown = pl.concat([in_step.select(STREAM_COLUMNS), once.select(STREAM_COLUMNS)])
+    return with_whole_steps(number_steps(flows, streams, shown, settings, before_ns), settings)
 
 
 def several_steps(clear: pl.DataFrame, periods: pl.DataFrame, turning: pl.DataFrame) -> pl.DataFrame:
