@@ -54,10 +54,11 @@ def with_whole_steps(joint: JointSteps, settings: RhythmSettings) -> JointSteps:
         if chosen is None:
             continue
         count, first = chosen
-        # The interval before a part is the first of its step; there is none before the first part.
+        # The interval before a part is the first of its step; there is none before the first part. Of the first step
+        # the data may hold a few parts alone, or what a job sends before it: it is none then, as `whole_steps` has it.
         whole = np.empty(int(step_of[low:high].max()) + 1, np.int64)
         whole[step_of[low:high]] = (np.arange(high - low) - 1 - first) // count
-        whole -= whole[step_of[low]]
+        whole -= whole[step_of[low]] + (first + 1 < settings.least_step * count)
         bursts = np.flatnonzero((joint.steps >= 0) & np.isin(joint.places, place[mine]))
         steps[bursts] = whole[joint.steps[bursts]]
         period = float(np.median(ends[low + count : high] - ends[low : high - count]))

@@ -136,11 +136,11 @@ def test_bytes_alone_tell_many_steps_that_leave_nothing_between_them(count: int,
     assert len(ends(layered(count, 0.2, between=0.0), by_bytes=True)) == steps
 
 
-def test_bytes_tell_no_steps_if_nearly_all_are_not_in_some() -> None:
-    """Silences alone do not tell them, but are longer between them."""
-    rows = layered(40, 0.2, between=0.3)
-    begins = sorted({row[0] for row in rows})[8::24][:14]
-    more = [row for begin in begins for row in ring("abcd", [begin + 25], length=5, parts=1, size=100 * MB)]
+def test_bytes_tell_no_steps_if_most_of_what_is_sent_is_in_none() -> None:
+    """Thirteen of the steps, one here and one there, send half as much again."""
+    rows = layered(40, 0.45, between=0.5)
+    begins = sorted({row[0] for row in rows})[36::16][:13]
+    more = [row for begin in begins for row in ring("abcd", [begin + 22], length=5, parts=1, size=100 * MB)]
     assert len(ends(rows, by_bytes=True)) == 40
     assert ends(rows, more, by_bytes=True) == []
 
