@@ -185,16 +185,19 @@ def _of_same_period_as_turns(periods: pl.DataFrame, turns: pl.DataFrame, setting
 
 
 def _without_same_period(clocked: pl.DataFrame, of_few: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Return the groups but those in which a few NICs have the period that all bytes have: `group`. These NICs exchange
-    gradients beside tokens, and their silences say where a step ends; bytes tell only how many of them it is.
+    """Return the groups but those in which a few NICs have the period that all bytes have, or a whole part of it:
+    `group`. These NICs exchange gradients beside tokens, and their silences say where a step ends; bytes tell only how
+    many of them it is, and come again after several steps, too.
 
     Parameters
     ----------
     clocked : streams of `Found`
     of_few : as `group_periods` returns
     """
-    groups = clocked.select("group").unique()
-    return groups.join(_of_same_period(clocked, of_few, settings), on="group", how="anti")
+    groups = clocked.select("group", "group_period_ns").unique("group")
+    times = pl.col("group_period_ns") / pl.col("period_ns")
+    whole = (times / times.round() - 1).abs() <= settings.same_period
+    return groups.join(groups.join(of_few, on="group").filter(whole), on="group", how="anti").select("group")
 
 
 def _of_same_period(streams: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
