@@ -13,6 +13,7 @@ from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.group_steps import merge_steps, recut_at_step_ends
 from llmprism_tasks.stages.step_division.groups.rhythm_rows import SILENT_PERIODS, same_period
 from llmprism_tasks.stages.step_division.groups.templates.levels import EXPLAINED_BYTES
+from llmprism_tasks.stages.step_division.joint.cycles import with_whole_steps
 from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps, Streams, jointly_cut_streams, number_steps
 from llmprism_tasks.stages.step_division.joint.refusal import step_end_times
 from llmprism_tasks.stages.step_division.periodicity import AT_TURNS, PAIR, WHOLE_PAIR
@@ -40,7 +41,7 @@ def steps_ended_by(
     streams = _recut_streams(joint, pairs, settings)
     once = streams.once.join(pairs, on=PAIR, how="semi")
     chosen = pl.concat([_streams_of_pairs(streams, pairs).select(STREAM_COLUMNS), once.select(STREAM_COLUMNS)])
-    own = number_steps(joint.flows, streams, chosen, settings, joint.before_ns)
+    own = with_whole_steps(number_steps(joint.flows, streams, chosen, settings, joint.before_ns), settings)
     own = replace(own, steps=_without_uncut_bursts(own))
     return replace(own, steps=_joint_step_numbers(own, joint, last_run=last_run))
 

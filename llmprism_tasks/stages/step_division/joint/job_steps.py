@@ -16,6 +16,7 @@ from llmprism_tasks.stages.step_division.groups.group_period import group_period
 from llmprism_tasks.stages.step_division.groups.group_steps import merge_steps, steps_together
 from llmprism_tasks.stages.step_division.groups.rhythm_rows import ends_of, same_period
 from llmprism_tasks.stages.step_division.groups.single_burst import first_bursts
+from llmprism_tasks.stages.step_division.joint.cycles import with_whole_steps
 from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps, Streams, jointly_cut_streams, number_steps
 from llmprism_tasks.stages.step_division.joint.refusal import groups_without_steps
 from llmprism_tasks.stages.step_division.periodicity import (
@@ -135,9 +136,8 @@ def _steps_of_groups(
     shared = jointly_cut_streams(nic_pairs.as_coded(found, flows), together).select(in_step.columns)
     streams = Streams(found, pl.concat([in_step, shared]), once, together, of_few.select("group"), alike.select("pair"))
     in_step = streams.in_step
-    return number_steps(
-        flows, streams, pl.concat([in_step.select(STREAM_COLUMNS), once.select(STREAM_COLUMNS)]), settings, before_ns
-    )
+    shown = pl.concat([in_step.select(STREAM_COLUMNS), once.select(STREAM_COLUMNS)])
+    return with_whole_steps(number_steps(flows, streams, shown, settings, before_ns), settings)
 
 
 def several_steps(clear: pl.DataFrame, periods: pl.DataFrame, turning: pl.DataFrame) -> pl.DataFrame:
@@ -185,16 +185,19 @@ def _of_same_period_as_turns(periods: pl.DataFrame, turns: pl.DataFrame, setting
 
 
 def _without_same_period(clocked: pl.DataFrame, of_few: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Return the groups but those in which a few NICs have the period that all bytes have: `group`. These NICs exchange
-    gradients beside tokens, and their silences say where a step ends; bytes tell only how many of them it is.
+    """Return the groups but those in which a few NICs have the period that all bytes have, or a whole part of it:
+    `group`. These NICs exchange gradients beside tokens, and their silences say where a step ends; bytes tell only how
+    many of them it is, and come again after several steps, too.
 
     Parameters
     ----------
     clocked : streams of `Found`
     of_few : as `group_periods` returns
     """
-    groups = clocked.select("group").unique()
-    return groups.join(_of_same_period(clocked, of_few, settings), on="group", how="anti")
+    groups = clocked.select("group", "group_period_ns").unique("group")
+    times = pl.col("group_period_ns") / pl.col("period_ns")
+    whole = (times / times.round() - 1).abs() <= settings.same_period
+    return groups.join(groups.join(of_few, on="group").filter(whole), on="group", how="anti").select("group")
 
 
 def _of_same_period(streams: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:

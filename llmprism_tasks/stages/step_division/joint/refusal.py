@@ -46,7 +46,7 @@ def groups_without_steps(joint: JointSteps, settings: RhythmSettings) -> pl.Data
     of_group = ragged.bounds(ended["group"].to_numpy())
     for group, low, high in zip(ended["group"].to_numpy()[of_group[:-1]], of_group[:-1], of_group[1:], strict=True):
         mine = slice(bounds[group], bounds[group + 1])
-        each = _bytes_per_step(joint.flows, offsets, place[mine], ends[low:high])
+        each = bytes_per_step(joint.flows, offsets, place[mine], ends[low:high])
         links_of = np.flatnonzero(on_link[mine])  # the last of the group, and so are those that answer them
         first = links_of[0] if links_of.size else 0
         # What the data end in the middle of may still come back, wherever in the step single pairs part it.
@@ -87,7 +87,7 @@ def step_end_times(joint: JointSteps, place: Integers, group: Integers) -> pl.Da
     )
 
 
-def _bytes_per_step(flows: pl.DataFrame, offsets: Integers, place: Integers, ends: Integers) -> Floats:
+def bytes_per_step(flows: pl.DataFrame, offsets: Integers, place: Integers, ends: Integers) -> Floats:
     """Return what some pairs send in each step but the first, given their ends: bytes, shape (pairs, steps).
 
     A record carries its bytes evenly over its time: of those that the collector merged, in several steps. One that goes

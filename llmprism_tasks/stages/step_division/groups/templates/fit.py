@@ -95,7 +95,7 @@ class Fitting(NamedTuple):
         typical: Floats = np.median(moved[np.searchsorted(sent, sent[begins] + step)] - moved[begins], axis=0)
         return typical
 
-    def fit(self, template: Floats, per_step: int, *, typical: bool = False) -> Steps | None:
+    def fit(self, template: Floats, *, clocked: bool = False) -> Steps | None:
         """Return what a template makes of the group, the segments of which have made it better; None where there are
         none.
 
@@ -107,27 +107,29 @@ class Fitting(NamedTuple):
         Parameters
         ----------
         template : shape (streams,), bytes
-        per_step : silences for each step that cuts are chosen from
-        typical : whether a cut is worth no more than others at a silence of typical length
+        clocked : whether a clock says how many bytes a step is. Then there are more silences to choose from, and a cut
+            at one of typical length is worth nothing: silences between layers last as long as those between steps, and
+            where layers take long, a cut after each would be worth more than the segments that it spoils
         """
-        found = self._refine(template, per_step, typical=typical)
+        found = self._refine(template, clocked=clocked)
         if found is None or found.explained < NEARLY_ALL or found.clarity >= CLEAR_SIGMAS:
             return found
         if explained_between(found, self.traffic) == 1.0:
             return found
-        other = self._refine(bytes_from_step_to_step(found, self.traffic), per_step, typical=typical)
+        other = self._refine(bytes_from_step_to_step(found, self.traffic), clocked=clocked)
         if other is None or not other.is_likely():
             return found
         return max(found, other, key=lambda one: (one.is_likely(), explained_between(one, self.traffic)))
 
-    def _refine(self, template: Floats, per_step: int, *, typical: bool) -> Steps | None:
+    def _refine(self, template: Floats, *, clocked: bool) -> Steps | None:
         """Return what a template makes of the group, the segments of which have made it better."""
+        per_step = CLOCKED_SILENCES_PER_STEP if clocked else SILENCES_PER_STEP
         for _ in range(REFINEMENTS):
             if not template.any():
                 return None
             # Else cuts at long silences would be worth more than the segments unlike the template that they make cost.
             longest = self.longest(per_step, template)
-            worth = longest.length - np.median(longest.length) if typical else longest.length
+            worth = longest.length - np.median(longest.length) if clocked else longest.length
             cuts, segments = self._cuts(longest, worth, template)
             whole = self._are_like(segments, template)[:, template > 0].mean(axis=1) >= NEARLY_ALL
             if whole.sum() < FEW_BURSTS:

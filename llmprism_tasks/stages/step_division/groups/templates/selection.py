@@ -28,7 +28,6 @@ from llmprism_tasks.stages.step_division.groups.templates import byte_clock, pas
 from llmprism_tasks.stages.step_division.groups.templates.accumulation import MOST_BATCHES
 from llmprism_tasks.stages.step_division.groups.templates.fit import (
     CLOCKED_SILENCES_PER_STEP,
-    SILENCES_PER_STEP,
     Fitting,
 )
 from llmprism_tasks.stages.step_division.groups.templates.levels import (
@@ -57,7 +56,7 @@ from llmprism_tasks.stages.step_division.groups.templates.steps_of_passes import
     steps_by_passes,
     steps_of_micro_batches,
 )
-from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS, MANY_BURSTS
 
 
 def repeated(
@@ -115,7 +114,7 @@ def repeated_at(
     moved = traffic.moved(np.searchsorted(traffic.starts, ends, side="right"))[1:-1]
     if fitting.silences.at.size < FEW_BURSTS or len(moved) < FEW_BURSTS:
         return None
-    found = fitting.fit(np.median(np.diff(moved, axis=0), axis=0), CLOCKED_SILENCES_PER_STEP)
+    found = fitting.fit(np.median(np.diff(moved, axis=0), axis=0), clocked=True)
     if found is None or found.explained < NEARLY_ALL or found.whole.sum() < NEARLY_ALL * ends.size:
         return None
     longest = fitting.longest(CLOCKED_SILENCES_PER_STEP, found.template)
@@ -164,7 +163,7 @@ def _find_steps(
     fitting = Fitting.of(traffic, settings)
     if fitting.silences.at.size < FEW_BURSTS:
         return None
-    tried = [fitting.fit(template, SILENCES_PER_STEP) for template in fitting.proposed()]
+    tried = [fitting.fit(template) for template in fitting.proposed()]
     fitted = [one for one in tried if one is not None and has_same_pairs(one, traffic)]
     likely = [one for one in fitted if one.is_likely()]
     best = _choose_clear_template(fitted, fitting, by_passes=by_passes, by_pauses=by_pauses, turn_ns=turn_ns)
@@ -192,8 +191,12 @@ def _find_steps(
     found = _steps_by_byte_clock(fitting)
     if (
         found is not None
-        and found.explained >= MAJORITY
-        and (found.clarity >= CLOCKED_CLEAR_SIGMAS or found.turns_once(turn_ns))
+        and found.is_likely()
+        and (
+            found.clarity >= CLOCKED_CLEAR_SIGMAS
+            or found.turns_once(turn_ns)
+            or (by_passes and _leaves_nothing(found, traffic))
+        )
         and not any(has_more(larger, found, traffic) for larger in likely)
     ):
         several = best is not None and best.explained >= EXPLAINED_BYTES and is_several(found, best, traffic)
@@ -201,11 +204,21 @@ def _find_steps(
     return best
 
 
+def _leaves_nothing(steps: Steps, traffic: Traffic) -> bool:
+    """Say whether there are many steps, with silences inside them, and nothing between them.
+
+    Layers leave something. Equal buckets of one burst do not, but have no silence inside. Nor do micro-batches of a
+    pipeline, but their links are seen.
+    """
+    many = steps.whole.sum() >= MANY_BURSTS and not np.isnan(steps.clarity)
+    return bool(many and explained_between(steps, traffic) == 1.0)
+
+
 def _steps_by_byte_clock(fitting: Fitting) -> Steps | None:
     """Return what the template makes of a group that comes again by the byte clock; None without any."""
     traffic = fitting.traffic
     step = byte_clock.step_bytes(traffic.starts, int(traffic.latest[-1]), traffic.sizes, traffic.pair)
-    return None if step is None else fitting.fit(fitting.template_of(step), CLOCKED_SILENCES_PER_STEP)
+    return None if step is None else fitting.fit(fitting.template_of(step), clocked=True)
 
 
 def _steps_by_silence_clock(tried: list[Steps], fitting: Fitting) -> Steps | None:
@@ -222,7 +235,7 @@ def _steps_by_silence_clock(tried: list[Steps], fitting: Fitting) -> Steps | Non
     found = next((one for one in same if _explains_all(one, fitting)), None)
     if found is None:
         even = fitting._replace(silences=silence_clock.without_pauses(fitting.silences))
-        found = even.fit(fitting.template_of(again.step), CLOCKED_SILENCES_PER_STEP, typical=True)
+        found = even.fit(fitting.template_of(again.step), clocked=True)
         found = found if found is not None and _explains_all(found, fitting) else None
     if found is None:
         return None

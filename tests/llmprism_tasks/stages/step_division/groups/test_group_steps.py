@@ -120,12 +120,29 @@ def test_steps_that_explain_all_bytes_are_found_though_silences_alone_do_not_tel
 
 @pytest.mark.parametrize(
     ("turn", "steps"),
-    [(None, 0), (0.9, 0), (0.99, 40), (1.01, 40), (1.1, 0)],
+    [(None, 40), (0.9, 0), (0.99, 40), (1.01, 40), (1.1, 0)],
     ids=["none", "shorter", "a bit", "a bit longer", "longer"],
 )
-def test_silences_need_not_tell_what_both_the_bytes_and_the_turns_of_links_do(turn: float | None, steps: int) -> None:
+def test_silences_need_not_tell_what_the_bytes_do_unless_links_turn_at_other_times(
+    turn: float | None, steps: int
+) -> None:
+    """What has no links has no micro-batches."""
     rows = layered(40, 0.2, between=0.0)
     assert len(ends(rows, by_bytes=True, turn=None if turn is None else turn * 976)) == steps
+
+
+@pytest.mark.parametrize(("count", "steps"), [(7, 0), (8, 8)])
+def test_bytes_alone_tell_many_steps_that_leave_nothing_between_them(count: int, steps: int) -> None:
+    assert len(ends(layered(count, 0.2, between=0.0), by_bytes=True)) == steps
+
+
+def test_bytes_tell_no_steps_if_most_of_what_is_sent_is_in_none() -> None:
+    """Thirteen of the steps, one here and one there, send half as much again."""
+    rows = layered(40, 0.45, between=0.5)
+    begins = sorted({row[0] for row in rows})[36::16][:13]
+    more = [row for begin in begins for row in ring("abcd", [begin + 22], length=5, parts=1, size=100 * MB)]
+    assert len(ends(rows, by_bytes=True)) == 40
+    assert ends(rows, more, by_bytes=True) == []
 
 
 def gathered(count: int, layers: int = 8) -> list[Row]:

@@ -506,7 +506,9 @@ def test_of_what_links_turn_once_in_a_template_has_no_parts_but_steps(turn: floa
     assert job_steps.several_steps(clear, periods, turning)["group"].to_list() == several
 
 
-@pytest.mark.parametrize(("period", "left"), [(1000, ["b"]), (1600, ["a", "b"])])
+@pytest.mark.parametrize(
+    ("period", "left"), [(1000, ["b"]), (1600, ["a", "b"]), (2500, ["a", "b"]), (500, ["b"]), (640, ["a", "b"])]
+)
 def test_where_a_few_nics_have_the_period_that_bytes_tell_they_say_where_it_ends(
     period: float, left: list[str]
 ) -> None:

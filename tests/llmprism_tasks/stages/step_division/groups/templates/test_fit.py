@@ -9,7 +9,7 @@ import pytest
 from llmprism_tasks.numerics.robust import Floats
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Traffic
-from llmprism_tasks.stages.step_division.groups.templates.fit import SILENCES_PER_STEP, Fitting
+from llmprism_tasks.stages.step_division.groups.templates.fit import Fitting
 from llmprism_tasks.stages.step_division.groups.templates.levels import explained_between
 
 STREAMS, STEPS = 4, 40
@@ -65,7 +65,7 @@ def _bytes_of(blocks: Floats) -> Floats:
 def test_a_template_that_lacks_a_burst_of_a_step_is_made_whole(lacks: int) -> None:
     """The optimizer is shorter than what a layer takes, so cuts do not keep to it."""
     traffic = _rings_of_context(optimizer_s=0.02)
-    found = Fitting.of(traffic, Settings().rhythm).fit(_bytes_of(BLOCKS[lacks:]), SILENCES_PER_STEP)
+    found = Fitting.of(traffic, Settings().rhythm).fit(_bytes_of(BLOCKS[lacks:]))
     assert found is not None
     assert found.template == pytest.approx(_bytes_of(BLOCKS))
     assert found.whole.sum() >= STEPS - 1
@@ -74,7 +74,7 @@ def test_a_template_that_lacks_a_burst_of_a_step_is_made_whole(lacks: int) -> No
 
 def test_what_comes_once_beside_steps_is_no_part_of_them() -> None:
     traffic = _rings_of_context(optimizer_s=1.0, paused=20)
-    found = Fitting.of(traffic, Settings().rhythm).fit(_bytes_of(BLOCKS), SILENCES_PER_STEP)
+    found = Fitting.of(traffic, Settings().rhythm).fit(_bytes_of(BLOCKS))
     assert found is not None
     assert found.template == pytest.approx(_bytes_of(BLOCKS))
 
@@ -82,6 +82,16 @@ def test_what_comes_once_beside_steps_is_no_part_of_them() -> None:
 def test_what_clear_silences_keep_apart_is_not_put_together() -> None:
     """Half of the step's bytes, which end inside a burst every other time, leave nothing over either."""
     traffic = _experts()
-    found = Fitting.of(traffic, Settings().rhythm).fit(np.full(STREAMS, 7 * MESSAGE), SILENCES_PER_STEP)
+    found = Fitting.of(traffic, Settings().rhythm).fit(np.full(STREAMS, 7 * MESSAGE))
     assert found is not None
     assert found.template == pytest.approx(np.full(STREAMS, 7 * MESSAGE))
+
+
+@pytest.mark.parametrize("clocked", [True, False])
+def test_silences_of_layers_that_last_for_long_make_no_cuts_if_a_clock_says_what_a_step_is(*, clocked: bool) -> None:
+    """The first silence of a step is shorter than those in its backward pass, which are worth more than half a step."""
+    blocks = np.array([6e8] * 6 + [50e8] * 6)
+    silence = np.tile([0.26] * 6 + [0.7] * 5 + [0.26], STEPS)
+    traffic = _sent(np.tile(blocks, STEPS), silence)
+    found = Fitting.of(traffic, Settings().rhythm).fit(_bytes_of(blocks), clocked=clocked)
+    assert (found is not None and found.whole.sum() >= STEPS - 1) == clocked

@@ -1,0 +1,111 @@
+"""Cycles: parts of steps that single pairs take for steps, told by what comes once after several of them.
+
+Where gradients are reduced layer by layer, their bursts in the backward pass are as regular as steps, and all alike.
+But before the first one of a step the forward pass is computed. So after as many bursts every time there is a longer
+interval, and in it the group sends what the others do not: tokens or blocks of the forward pass. In the pause of a
+checkpoint nobody in the job sends more than in other steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.numerics import ragged
+from llmprism_tasks.numerics.robust import MAJORITY, Floats
+from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.step_division.groups.templates.levels import NEARLY_ALL
+from llmprism_tasks.stages.step_division.groups.templates.passes import SHORTEST_PASS
+from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps
+from llmprism_tasks.stages.step_division.joint.refusal import bytes_per_step, step_end_times
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
+from llmprism_tasks.stages.step_division.periodicity import PAIR, WHOLE_PAIR, WITH_GROUP
+from llmprism_tasks.stages.traffic import nic_pairs
+
+
+def with_whole_steps(joint: JointSteps, settings: RhythmSettings) -> JointSteps:
+    """Return the steps of groups, of which those that are parts of a longer one are joined, with the longer period.
+
+    Groups whose pairs are cut together are not asked: there, templates say which are parts of others.
+    """
+    alone = joint.streams.in_step.filter(pl.col("size_class") != WITH_GROUP).select("group").unique()
+    known = joint.streams.found.filter(pl.col("size_class") == WHOLE_PAIR).select("pair", "group", *PAIR)
+    pairs = nic_pairs.as_coded(known.join(alone, on="group", how="semi"), joint.flows).sort("group", "pair")
+    offsets = nic_pairs.starts_of_pairs(joint.flows)
+    place = np.searchsorted(joint.flows["pair"].to_numpy()[offsets[:-1]], pairs["pair"].to_numpy())
+    numbers = pairs["group"].rle_id().to_numpy().astype(np.int64)
+    sender = pairs.select(pl.col("src_addr").rank("dense").over("group").cast(pl.Int64) - 1).to_series().to_numpy()
+    ended = step_end_times(joint, place, numbers)
+    ends, step_of = (ended[name].to_numpy() for name in ("end_ns", "step"))
+    bounds, of_group = ragged.bounds(numbers), ragged.bounds(ended["group"].to_numpy())
+    steps, periods, longer = joint.steps.copy(), joint.periods.copy(), {}
+    for group, low, high in zip(ended["group"].to_numpy()[of_group[:-1]], of_group[:-1], of_group[1:], strict=True):
+        lasts = np.diff(ends[low:high]).astype(np.float64)
+        candidates = cycles_by_time(lasts)
+        if not candidates:
+            continue
+        mine = slice(bounds[group], bounds[group + 1])
+        each = bytes_per_step(joint.flows, offsets, place[mine], ends[low:high])
+        sent = np.zeros((int(sender[mine].max()) + 1, each.shape[1]))
+        np.add.at(sent, sender[mine], each)
+        chosen = next((one for one in candidates if sends_more(sent, *one, settings.byte_tolerance)), None)
+        if chosen is None:
+            continue
+        count, first = chosen
+        # The interval before a part is the first of its step; there is none before the first part. Of the first step
+        # the data may hold a few parts alone, or what a job sends before it: it is none then, as `whole_steps` has it.
+        whole = np.empty(int(step_of[low:high].max()) + 1, np.int64)
+        whole[step_of[low:high]] = (np.arange(high - low) - 1 - first) // count
+        whole -= whole[step_of[low]] + (first + 1 < settings.least_step * count)
+        bursts = np.flatnonzero((joint.steps >= 0) & np.isin(joint.places, place[mine]))
+        steps[bursts] = whole[joint.steps[bursts]]
+        period = float(np.median(ends[low + count : high] - ends[low : high - count]))
+        periods[place[mine]] = np.where(np.isnan(periods[place[mine]]), np.nan, period)
+        longer[pairs["group"][int(bounds[group])]] = period
+    if not longer:
+        return joint
+    in_step = joint.streams.in_step
+    period_ns = pl.col("group").replace_strict(longer, default=pl.col("group_period_ns"), return_dtype=pl.Float64)
+    streams = replace(joint.streams, in_step=in_step.with_columns(group_period_ns=period_ns))
+    return replace(joint, steps=steps, periods=periods, streams=streams)
+
+
+def cycles_by_time(lasts: Floats) -> list[tuple[int, int]]:
+    """Return after how many intervals a longer one comes every time, and which is the first: fewest first.
+
+    It is longer than any of the others by what a pass takes of them all, and by no more than half of that.
+
+    Parameters
+    ----------
+    lasts : shape (intervals,), ns
+    """
+    found = []
+    for count in range(2, lasts.size // 2 + 1):
+        cycles = lasts.size // count
+        first = int(np.argmax(np.median(lasts[: cycles * count].reshape(cycles, count), axis=0)))
+        whole = (lasts.size - first) // count
+        if lasts[first::count].size < FEW_BURSTS:
+            continue
+        each = lasts[first : first + whole * count].reshape(whole, count)
+        share = (each[:, 0] - each[:, 1:].max(axis=1)) / each.sum(axis=1)
+        if ((share >= SHORTEST_PASS) & (share <= MAJORITY)).mean() >= NEARLY_ALL:
+            found.append((count, first))
+    return found
+
+
+def sends_more(sent: Floats, count: int, first: int, tolerance: float) -> bool:
+    """Say whether most senders send more in the longer interval of a cycle than in others, and in nearly all cycles
+    what they do in the one before.
+
+    Parameters
+    ----------
+    sent : shape (senders, intervals), bytes
+    count, first : after how many intervals the longer one comes, and which is the first
+    """
+    longer = np.arange(sent.shape[1]) % count == first
+    typical = np.median(sent[:, ~longer], axis=1)
+    more = np.median(sent[:, longer], axis=1) > (1 + tolerance) * typical
+    again = np.abs(sent[:, count:] - sent[:, :-count]) <= tolerance * sent[:, count:]
+    return bool(more.mean() >= MAJORITY and again.mean() >= NEARLY_ALL)
