@@ -316,6 +316,9 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
         how += who.pop("how", "; the flows name nobody")
         if "confidence" in who:
             who["confidence"] *= steps.excess[at] / steps.excess[rest].sum()
+        # All members stood still alike. Whether that is usual nobody knows before the second pause.
+        if not who and silent[at] and not (silent & ~quick)[:at].any():
+            who, how = {"confidence": EVEN_ODDS}, how + habit.FIRST_PAUSE
         rows.append(_row(who.pop("kind", "cross_step"), steps, rest, course, how) | who)
     return rows
 

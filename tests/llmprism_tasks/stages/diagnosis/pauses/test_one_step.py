@@ -12,7 +12,7 @@ from handmade import MB, MS, WINDOW, flows, settings
 from job_evidence import as_texts, coded, groups, history, kinds, with_flows, working
 from network_evidence import both, job, ring
 
-from llmprism_tasks.numerics.robust import SURE
+from llmprism_tasks.numerics.robust import EVEN_ODDS, SURE
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, PAUSES_SCHEMA, STORAGE_SCHEMA, Evidence, shares
 from llmprism_tasks.stages.diagnosis.pauses import one_step
 from llmprism_tasks.stages.liveness.quiet_times import quiet_times
@@ -62,8 +62,21 @@ def test_a_whole_job_that_stands_still_in_one_step_is_told_with_what_it_costs() 
     assert row["lost_s"] == pytest.approx(10, rel=0.01)
     assert row["end_ns"] - row["start_ns"] == 14_000 * MS
     assert row["severity"] == pytest.approx(10 / (6 * 4), rel=0.01)
-    assert row["confidence"] is None
     assert "One step took 14.0 s instead of 4.0 s, while its training stood still" in row["explanation"]
+
+
+@pytest.mark.parametrize(
+    ("before", "moving", "odds"),
+    [(WELL, (), EVEN_ODDS), ([*WELL[:12], 6_000, *WELL[:11]], (), None), (WELL, (24,), None)],
+    ids=["the first pause", "it has paused before", "no pause"],
+)
+def test_the_first_pause_of_a_whole_job_may_be_its_habit(
+    before: Sequence[float], moving: Sequence[int], odds: float | None
+) -> None:
+    """Nothing is written in it, and nobody was first to stop."""
+    (row,) = told(evidence([*before, 14_000, *WELL[:5]], current=6, moving=moving))
+    assert (row["kind"], row["subject_type"], row["confidence"]) == ("cross_step", "job", odds)
+    assert ("It was not seen to pause before" in row["explanation"]) == (odds is not None)
 
 
 @pytest.mark.parametrize(("src", "dst"), [("a", "c"), ("a", "b")], ids=["apart", "where it trains"])
