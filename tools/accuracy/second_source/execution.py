@@ -37,6 +37,9 @@ class Run:
     saves: list[tuple[float, float]] = field(default_factory=list)
     """Start and end of each wait for a checkpoint, s."""
 
+    evaluations: list[tuple[float, float]] = field(default_factory=list)
+    """Start and end of each pause for an evaluation, s."""
+
     def __post_init__(self) -> None:
         self.rank_of = {nic: rank for rank, nic in enumerate(self.job.nics)}
 
@@ -73,6 +76,7 @@ class Run:
             self.steps.append((number, start, max(ready.values()), reduced))
             number += 1
             if job.pause_every and number % job.pause_every == 0:
+                self.evaluations.append((max(ready.values()), max(ready.values()) + job.pause_s))
                 ready.update({nic: at + job.pause_s for nic, at in ready.items()})
             self._save(ready, number)
 

@@ -26,6 +26,12 @@ FAULTS: dict[str, pl.DataType | type[pl.DataType]] = {
 }  # fmt: skip
 """Columns of `truth_faults`; see `measured`."""
 
+PAUSES: dict[str, pl.DataType | type[pl.DataType]] = {
+    "kind": pl.String, "job": pl.String, "start_s": pl.Float64, "end_s": pl.Float64,
+}  # fmt: skip
+"""Columns of `truth_pauses`, in seconds: evaluations. As with captures, a row about a single slow step in one of them
+names no fault, and is not false."""
+
 MAD_TO_SIGMA = 1.4826
 """Standard deviation of a normal distribution, in median absolute deviations."""
 
@@ -235,7 +241,7 @@ def _ns(seconds: str) -> pl.Expr:
 
 
 def _truth(runs: Sequence[Run], host_of: dict[str, str]) -> dict[str, pl.DataFrame]:
-    jobs, pairs, steps, ranks = [], set(), [], set()
+    jobs, pairs, steps, ranks, pauses = [], set(), [], set(), []
     for run in runs:
         job = run.job
         last = run.steps[-1][2] if run.steps else job.start_s
@@ -247,6 +253,7 @@ def _truth(runs: Sequence[Run], host_of: dict[str, str]) -> dict[str, pl.DataFra
         jobs += [(job.name, addr, host_of[addr], job.start_s, last, addr in seen) for addr in job.nics]
         pairs |= {(job.name, *ends, kind) for ends, kinds in run.kinds.items() for kind in kinds}
         steps += [(job.name, *step) for step in run.steps]
+        pauses += [("evaluation", job.name, *span) for span in run.evaluations]
         for rank, addr in enumerate(job.nics):
             stage, replica, tp_index = job.place(rank)
             ranks.add((job.name, addr, rank, stage, replica // job.cp, tp_index, replica % job.ep, replica % job.cp))
@@ -262,4 +269,7 @@ def _truth(runs: Sequence[Run], host_of: dict[str, str]) -> dict[str, pl.DataFra
             "job", "step", start_ns=_ns("start_s"), end_ns=_ns("end_s"), grad_end_ns=_ns("grad_s")
         ),
         "truth_ranks": frame(sorted(ranks), rank_names, orient="row"),
+        "truth_pauses": frame(pauses, PAUSES, orient="row").select(
+            "kind", "job", start_ns=_ns("start_s"), end_ns=_ns("end_s")
+        ),
     }

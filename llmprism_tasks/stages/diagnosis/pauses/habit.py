@@ -33,6 +33,10 @@ FIRST_SAVE = "; it was not seen to save before, so it may take as long each time
 """What is said of the first checkpoint that is seen of a job. Nobody knows then whether it is its habit: the odds are
 even."""
 
+FIRST_PAUSE = ". It was not seen to pause before, so it may do so each time, as to evaluate"
+"""What is said of the first pause of a whole job in which nothing is written and nobody was first to stop. The odds are
+even that it is a habit, as for `FIRST_SAVE`."""
+
 
 def is_habit(
     job_id: str, since_ns: int, silent_ns: float, period_ns: float, evidence: Evidence, *, saves: bool = False

@@ -310,8 +310,15 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
             whole = course.longest[at] >= MAJORITY * steps.excess[at]
             how = "while its training stood still" if whole else "while its training paused time and again"
         span = (int(steps.starts[at]), int(steps.ends[at]))
-        who = stopped_in_step(steps.job_id, span, steps.model.usual_ns, steps.starts.size, evidence, every)
+        is_over = bool((steps.excess[at + 1 :] < MAJORITY * steps.excess[at]).any())
+        usual_ns, count = steps.model.usual_ns, steps.starts.size
+        who = stopped_in_step(steps.job_id, span, usual_ns, count, evidence, every, is_over=is_over)
         how += who.pop("how", "; the flows name nobody")
+        if "confidence" in who:
+            who["confidence"] *= steps.excess[at] / steps.excess[rest].sum()
+        # All members stood still alike. Whether that is usual nobody knows before the second pause.
+        if not who and silent[at] and not (silent & ~quick)[:at].any():
+            who, how = {"confidence": EVEN_ODDS}, how + habit.FIRST_PAUSE
         rows.append(_row(who.pop("kind", "cross_step"), steps, rest, course, how) | who)
     return rows
 

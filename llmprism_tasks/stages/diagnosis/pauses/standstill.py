@@ -25,15 +25,24 @@ cause of the silence and not its effect."""
 
 
 def stopped_in_step(
-    job_id: str, span: tuple[int, int], usual_ns: float, count: int, evidence: Evidence, settings: Settings
+    job_id: str,
+    span: tuple[int, int],
+    usual_ns: float,
+    count: int,
+    evidence: Evidence,
+    settings: Settings,
+    *,
+    is_over: bool,
 ) -> dict[str, Any]:
     """Return who stopped first in a step, as `candidates` with `odds` and `how`; empty if the job stopped between two
-    steps, or nobody can be told. A NIC that stopped alone has flapped (`kind`, `subject`).
+    steps, or nobody can be told. A NIC that stopped alone has flapped, and a host all of whose NICs were late was late
+    itself (`kind`, `subject`): it has stalled if a quicker step followed, and may compute slowly until then.
 
     Parameters
     ----------
     span : start and end of the step, ns
     usual_ns, count : usual length of the job's steps, and how many were seen
+    is_over : whether a quicker step has followed
     """
     start_ns, end_ns = span
     flows = evidence.flows.filter(pl.col("job_id") == job_id, pl.col("kind") != "other")
@@ -54,7 +63,12 @@ def stopped_in_step(
     members = evidence.members.filter(pl.col("job_id") == job_id)
     hosts = dict(members.select("addr", "host").rows())
     if awaited := _awaited_host(flows, (since, since + int(gaps.max())), least_ns, count, hosts):
-        return {"how": f". All others waited for host {awaited}"} | candidate_columns({awaited: 1.0})
+        host, sure = awaited
+        who: dict[str, Any] = candidate_columns({host: 1.0})
+        if _has_several_links(flows, host, hosts):
+            kind = "stalls" if is_over else "slow_compute"
+            who = {"kind": kind, "subject_type": "host", "subject": host, "confidence": sure}
+        return who | {"how": f". All others waited for host {host}"}
     before = nic_pairs.named(flows.filter(pl.Series(trains & (starts <= since))))
     begun = pl.when(pl.col("flow_start_ns") >= start_ns).then("bytes")
     sent = before.group_by(nic_pairs.PAIR).agg(usual=(pl.col("bytes") - begun.fill_null(0)).sum(), sent=begun.sum())
@@ -72,10 +86,22 @@ def stopped_in_step(
     return candidate_columns(odds) | {"how": how}
 
 
+def _has_several_links(flows: pl.DataFrame, host: str, hosts: dict[str, str]) -> bool:
+    """Return whether several NICs of a host send in the steps of its job: no link that is down makes all of them late.
+
+    Parameters
+    ----------
+    flows : of pairs that take part in the steps
+    """
+    senders = nic_pairs.named(flows.select(nic_pairs.PAIR).unique())["src_addr"].unique()
+    return sum(hosts.get(addr) == host for addr in senders) > 1
+
+
 def _awaited_host(
     flows: pl.DataFrame, silence: tuple[int, int], least_ns: float, count: int, hosts: dict[str, str]
-) -> str | None:
-    """Return the one host that sent nothing while its job stood still, where all others had begun; None if none did so.
+) -> tuple[str, float] | None:
+    """Return the one host that sent nothing while its job stood still, where all others had begun, and the probability
+    that it was the last; None if none did so.
 
     A member of a ring that comes early fills the buffers of the next one, and waits. After a pause of all members one
     of them is the last, too, but the others have not waited for it for long.
@@ -97,6 +123,7 @@ def _awaited_host(
         return None
     every = set(hosts.values())
     for host, one in absences(pairs, since_ns, hosts, lost=1 / (count + 2)).items():
-        if one.members == every and one.factor >= SURE * (one.factor + len(every) - 1):
-            return host
+        odds = one.factor / (one.factor + len(every) - 1)
+        if one.members == every and odds >= SURE:
+            return host, odds
     return None

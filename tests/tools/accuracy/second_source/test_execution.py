@@ -167,6 +167,22 @@ def test_members_are_seen_that_exchange_something_not_that_write_checkpoints(cha
     assert members["visible"].sum() == 2 * channels
 
 
+def test_evaluations_are_pauses_on_purpose(tmp_path: Path) -> None:
+    """Nothing is sent in them. A job without any has an empty table."""
+    jobs = [replace(EXACT, pause_every=3, pause_s=2.0), replace(EXACT, name="other", nics=("10.0.4.1", "10.0.5.1"))]
+    write(Platform(jobs, hosts=6, gpus=1, end_s=20.0), tmp_path / "some", 1)
+    pauses = pl.read_parquet(tmp_path / "some" / "truth" / "truth_pauses.parquet")
+    flows = pl.read_parquet(tmp_path / "some" / "flows.parquet")
+    starts = flows.filter(pl.col("src_addr").is_in(NICS))["flow_start_ns"]
+    assert pauses.height > 1
+    assert (pauses["kind"].unique().to_list(), pauses["job"].unique().to_list()) == (["evaluation"], ["job"])
+    for start_ns, end_ns in pauses.select("start_ns", "end_ns").iter_rows():
+        assert end_ns - start_ns == pytest.approx(2.0 * SECOND)
+        assert not starts.is_between(start_ns, end_ns).any()
+    write(Platform(jobs[1:], hosts=6, gpus=1, end_s=20.0), tmp_path / "none", 1)
+    assert pl.read_parquet(tmp_path / "none" / "truth" / "truth_pauses.parquet").is_empty()
+
+
 @pytest.mark.parametrize("turn", range(len(STRIKES)))
 def test_every_kind_of_fault_is_drawn_for_both_halves(turn: int) -> None:
     for seed in (2 * turn, 2 * turn + 1):

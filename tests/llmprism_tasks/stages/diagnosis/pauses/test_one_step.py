@@ -12,6 +12,7 @@ from handmade import MB, MS, WINDOW, flows, settings
 from job_evidence import as_texts, coded, groups, history, kinds, with_flows, working
 from network_evidence import both, job, ring
 
+from llmprism_tasks.numerics.robust import EVEN_ODDS, SURE
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, PAUSES_SCHEMA, STORAGE_SCHEMA, Evidence, shares
 from llmprism_tasks.stages.diagnosis.pauses import one_step
 from llmprism_tasks.stages.liveness.quiet_times import quiet_times
@@ -61,8 +62,21 @@ def test_a_whole_job_that_stands_still_in_one_step_is_told_with_what_it_costs() 
     assert row["lost_s"] == pytest.approx(10, rel=0.01)
     assert row["end_ns"] - row["start_ns"] == 14_000 * MS
     assert row["severity"] == pytest.approx(10 / (6 * 4), rel=0.01)
-    assert row["confidence"] is None
     assert "One step took 14.0 s instead of 4.0 s, while its training stood still" in row["explanation"]
+
+
+@pytest.mark.parametrize(
+    ("before", "moving", "odds"),
+    [(WELL, (), EVEN_ODDS), ([*WELL[:12], 6_000, *WELL[:11]], (), None), (WELL, (24,), None)],
+    ids=["the first pause", "it has paused before", "no pause"],
+)
+def test_the_first_pause_of_a_whole_job_may_be_its_habit(
+    before: Sequence[float], moving: Sequence[int], odds: float | None
+) -> None:
+    """Nothing is written in it, and nobody was first to stop."""
+    (row,) = told(evidence([*before, 14_000, *WELL[:5]], current=6, moving=moving))
+    assert (row["kind"], row["subject_type"], row["confidence"]) == ("cross_step", "job", odds)
+    assert ("It was not seen to pause before" in row["explanation"]) == (odds is not None)
 
 
 @pytest.mark.parametrize(("src", "dst"), [("a", "c"), ("a", "b")], ids=["apart", "where it trains"])
@@ -135,37 +149,66 @@ def test_a_step_that_is_longer_in_all_its_parts_holds_longer_samples(later: str,
     assert len(told(dataclasses.replace(job, flows=kinds(dp=buckets)))) == rows
 
 
-@pytest.mark.parametrize(
-    ("rails", "begun", "at", "candidates"),
-    [
-        (2, "acd", 3600, ["host-b"]),
-        (2, "abcd", 3600, None),
-        (2, "ac", 3600, None),
-        (1, "acd", 3600, None),
-        (2, "acd", 8500, ["host-b"]),
-        (2, "acd", 8700, None),
-    ],
-    ids=["one is missing", "none is", "two are", "of one NIC a record may be lost", "for half of it", "for less"],
-)
-def test_whom_all_others_wait_for_is_a_candidate(
-    rails: int, begun: str, at: float, candidates: list[str] | None
-) -> None:
-    """Who comes to the exchange sends a little ahead: less than a hundredth of what its pair moves in a step. After a
-    pause of all members one is the last as well; the others must have waited for half of the ten seconds."""
+def awaiting(rails: int, begun: str, at: float = 3600, after: Sequence[float] = WELL[:5]) -> dict[str, Any]:
+    """Return the row of a job one of whose steps takes ten seconds more, in which these hosts send a little ahead.
+
+    Who comes to the exchange does: less than a hundredth of what its pair moves in a step.
+    """
     rings = {f"{src}{rail}": f"{dst}{rail}" for src, dst in RING.items() for rail in range(rails)}
-    steps = history([*WELL, 14_000, *WELL[:5]], current=6)
+    steps = history([*WELL, 14_000, *after], current=1 + len(after))
     rows = []
-    for start_ns, end_ns in steps.select("start_ns", "end_ns").iter_rows():
+    for number, (start_ns, end_ns) in enumerate(steps.select("start_ns", "end_ns").iter_rows()):
         start, end = ((ns - WINDOW.start_ns) / MS for ns in (start_ns, end_ns))
         rows += [(end - 400, end - 1, src, dst, 150 * MB) for src, dst in rings.items()]
-        if end - start > 2 * USUAL:
+        if number == len(WELL):
             rows += [(start + at, start + at + 1, src, dst, MB) for src, dst in rings.items() if src[0] in begun]
     hosts = {addr: f"host-{addr[0]}" for addr in rings}
     well = working([{addr: [500.0] * 3 for addr in rings}], hosts=hosts)
     job = dataclasses.replace(well, history=steps, steps=of_members(steps, rings), groups=groups(rings))
     (row,) = told(dataclasses.replace(job, flows=kinds(dp=rows)))
-    assert (row["kind"], row["candidates"]) == ("cross_step", candidates)
-    assert ("All others waited for host host-b" in row["explanation"]) == (candidates is not None)
+    return row
+
+
+@pytest.mark.parametrize(
+    ("begun", "at", "named"),
+    [("acd", 3600, True), ("abcd", 3600, False), ("ac", 3600, False), ("acd", 8500, True), ("acd", 8700, False)],
+    ids=["one is missing", "none is", "two are", "for half of it", "for less"],
+)
+def test_a_host_that_all_others_wait_for_has_stalled(begun: str, at: float, named: bool) -> None:
+    """After a pause of all members one is the last as well; the others must have waited for half of the ten seconds."""
+    row = awaiting(2, begun, at)
+    assert (row["kind"], row["subject"]) == (("stalls", "host-b") if named else ("cross_step", "j"))
+    assert ("All others waited for host host-b" in row["explanation"]) == named
+    assert not named or row["confidence"] >= SURE
+
+
+@pytest.mark.parametrize(
+    ("after", "kind"),
+    [([], "slow_compute"), ([9_100], "slow_compute"), ([8_900], "stalls"), ([9_100, USUAL], "stalls")],
+)
+def test_a_host_that_all_others_wait_for_may_compute_slowly_until_a_quicker_step_follows(
+    after: Sequence[float], kind: str
+) -> None:
+    """A step is quicker if it loses less than half as much, of ten seconds."""
+    row = awaiting(2, "acd", after=after)
+    assert (row["kind"], row["subject"]) == (kind, "host-b")
+
+
+def test_a_host_that_all_others_waited_for_in_one_of_two_slow_steps_explains_its_share() -> None:
+    alone, other = awaiting(2, "acd"), awaiting(2, "acd", after=[USUAL, 9_000, USUAL])
+    assert (alone["steps"], other["steps"]) == (1, 2)
+    assert other["confidence"] == pytest.approx(alone["confidence"] * 10 / 15, rel=0.01)
+
+
+@pytest.mark.parametrize(("rails", "kind"), [(1, "cross_step"), (2, "stalls")])
+def test_a_host_of_one_nic_may_have_lost_its_link(rails: int, kind: str) -> None:
+    """Nothing comes to it, either: of two links both would have to be down."""
+    row = awaiting(rails, "cd")
+    assert (row["kind"], row["candidates"]) == (kind, ["host-b"] if rails == 1 else None)
+
+
+def test_of_a_host_of_one_nic_that_is_sent_to_a_record_may_be_lost() -> None:
+    assert awaiting(1, "acd")["candidates"] is None
 
 
 def test_it_is_told_in_its_own_window_alone() -> None:
