@@ -56,9 +56,9 @@ def durations(job_steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def by_step(flows: pl.DataFrame) -> pl.DataFrame:
-    """Return what each pair sends in each step: `pair`, `step`, `bytes`, `first_ns`, `last_ns` (starts), `quiet_ns` (by
-    how much its longest silence inside the step is longer than any other) and `begun_ns` (the start after its longest
-    silence inside the step or before it).
+    """Return what each pair sends in each step: `pair`, `step`, `bytes`, `first_ns`, `last_ns` (starts), and of the
+    longest silence in between `quiet_ns` (by how much it is longer than any other) and `resumed_ns` (the start after
+    it).
 
     Parameters
     ----------
@@ -68,12 +68,9 @@ def by_step(flows: pl.DataFrame) -> pl.DataFrame:
     offsets = ragged.bounds(pair, step)
     first, last = offsets[:-1], offsets[1:] - 1
     silence = np.append(0, np.maximum(start[1:] - end[:-1], 0))
-    silence[np.flatnonzero(np.append(True, pair[1:] != pair[:-1]))] = 0
-    longest = ragged.first_largest(silence, offsets)
-    within = silence.copy()
-    within[first] = 0
-    others = within.copy()
-    others[ragged.first_largest(within, offsets)] = 0
+    silence[first] = 0
+    resumed, others = ragged.first_largest(silence, offsets), silence.copy()
+    others[resumed] = 0
     return pl.DataFrame(
         {
             "pair": pair[first],
@@ -81,8 +78,8 @@ def by_step(flows: pl.DataFrame) -> pl.DataFrame:
             "bytes": ragged.sums(flows["bytes"].to_numpy(), offsets),
             "first_ns": start[first],
             "last_ns": start[last],
-            "quiet_ns": ragged.largest(within, offsets) - ragged.largest(others, offsets),
-            "begun_ns": start[longest],
+            "quiet_ns": ragged.largest(silence, offsets) - ragged.largest(others, offsets),
+            "resumed_ns": start[resumed],
         }
     )
 

@@ -32,7 +32,7 @@ def pp_stages(
 
     Parameters
     ----------
-    sent : what pairs send in each step: `pair`, `step`, `begun_ns` (as `job_profile.by_step` returns)
+    sent : what pairs send in each step: `pair`, `step`, `first_ns`, `resumed_ns`, as `job_profile.by_step` returns
     flows : bulk flows of pipelines, with `pair` and `step`, in the order of `nic_pairs.numbered`
     pairs : `pair`, `job_id`, `src_addr`, `dst_addr`, `kind`; gradients that share their pairs with what goes on through
         the step, as tokens for experts do, say nothing of the order: they are left out
@@ -67,12 +67,14 @@ def _backward_turns(sent: pl.DataFrame, pairs: pl.DataFrame, links: pl.DataFrame
     `step`, `turn_ns` (less for the first stage).
 
     A step may be told to end while parameters of a sharded optimizer are gathered, or before: gradients come after the
-    longest silence.
+    longest silence of the pipeline.
     """
     reducing = pairs.filter(pl.col("kind") == "dp").select("pair", "job_id", addr="src_addr")
     of_nodes = nodes(reducing.select("job_id", "addr").unique(), groups)
     first = reducing.join(of_nodes, on=["job_id", "addr"]).join(sent, on="pair").join(_pipelines(links), on=NODE)
-    begun = _counted_from_silence(first.rename({"begun_ns": "at_ns"}))
+    moments = ["first_ns", "resumed_ns"]
+    told = first.unpivot(moments, index=[*NODE, "addr", "pipeline", "step"], value_name="at_ns").drop("variable")
+    begun = _counted_from_silence(told)
     return _centred_turns(begun.group_by(*NODE, "addr", "step").agg(turn_ns=-pl.col("at_ns").min()), links)
 
 

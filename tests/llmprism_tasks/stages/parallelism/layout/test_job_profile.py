@@ -66,20 +66,21 @@ def test_the_one_long_silence_of_a_link_is_no_part_of_its_time(
     assert found["sharded"].to_list() == [sharded]
 
 
-def test_what_a_pair_sends_begins_after_its_longest_silence_wherever_steps_were_cut() -> None:
-    """Of the second pair the first step is all that is known, and its second one begins after a pause."""
+def test_the_longest_silence_of_a_step_lies_between_two_messages_of_a_pair() -> None:
     flows = pl.DataFrame(
         [
             *((0, step, 100 * step + at, 100 * step + at + 5, 7) for step in range(2) for at in (0, 10, 70, 80)),
             *((1, step, 100 * step + at, 100 * step + at + 5, 7) for step in range(2) for at in (0, 10)),
+            (2, 0, 40, 45, 7),
         ],
         schema=["pair", "step", "flow_start_ns", "flow_end_ns", "bytes"],
         orient="row",
     )
-    found = job_profile.by_step(flows).select("pair", "step", "bytes", "first_ns", "last_ns", "quiet_ns", "begun_ns")
+    found = job_profile.by_step(flows).select("pair", "step", "bytes", "first_ns", "last_ns", "quiet_ns", "resumed_ns")
     assert found.rows() == [
         (0, 0, 28, 0, 80, 50, 70),
         (0, 1, 28, 100, 180, 50, 170),
         (1, 0, 14, 0, 10, 5, 10),
-        (1, 1, 14, 100, 110, 5, 100),
+        (1, 1, 14, 100, 110, 5, 110),
+        (2, 0, 7, 40, 40, 0, 40),
     ]
