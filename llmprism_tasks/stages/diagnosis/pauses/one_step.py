@@ -4,13 +4,13 @@ LLMPrism (arXiv 2505.00342), stage 5, compares steps with other steps of their j
 number decides: how many such rows a healthy job may have per hour. The job's own distribution of step lengths turns it
 into the shortest length that is told. Where the time went tells what it was: while all were silent and wrote to
 storage, a checkpoint (`checkpoint_stall`); in the transfers of one NIC or link, a flap (`link_flap`); in silences that
-come several times a window, without a pattern, `stalls`; else nobody is named (`cross_step`).
+come several times a window, without a pattern, `stalls`; in waiting for one host, `stalls` or `slow_compute` of that
+host; else nobody is named (`cross_step`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,10 @@ from llmprism_tasks.stages.diagnosis.pauses import habit
 from llmprism_tasks.stages.diagnosis.pauses.held_transfers import held_nics
 from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped_in_step
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
-from llmprism_tasks.stages.diagnosis.step_times.duration_model import WORTH_A_ROW, DurationModel
+from llmprism_tasks.stages.diagnosis.step_times.course import Course, Steps, course_of, step_of_times
+from llmprism_tasks.stages.diagnosis.step_times.duration_model import WORTH_A_ROW
 from llmprism_tasks.stages.diagnosis.step_times.lasting_delay import is_lasting
-from llmprism_tasks.stages.diagnosis.step_times.longer_throughout import longer_throughout
 from llmprism_tasks.stages.liveness.quiet_times import are_of_collector
-from llmprism_tasks.stages.traffic import nic_pairs
 
 Row = dict[str, Any]
 
@@ -43,10 +42,6 @@ REPEATED_WORK = 2
 BYTES_TOLERANCE = 0.25
 """Ratio by which the bytes of a step may differ from the usual. Two steps taken for one have twice as many, and a step
 of which the collector lost a part has fewer; samples of uneven length change them by less."""
-
-FOREIGN_BYTES_RATIO = 2.0
-"""Times its usual bytes of a step from which what a pair moves in one step is no training: no pair of a job in lock
-step is a whole step ahead of the others."""
 
 KINDS_OF_ALL_STEPS = (
     "hang",
@@ -63,37 +58,6 @@ KINDS_OF_ALL_STEPS = (
 
 KINDS_OF_ONE_DEVICE = ("slow_nic", "degraded_link", "congestion", "link_flap")
 """Kinds that name one NIC or link for sure."""
-
-
-@dataclass(frozen=True)
-class Steps:
-    """The steps of one job, in order; all arrays have the shape (steps,).
-
-    Attributes
-    ----------
-    job_id : the job
-    numbers : of the steps, ascending
-    starts, ends : ns; a step begins where the one before it ended
-    current : whether the step ended in the window
-    model : the distribution of their lengths
-    """
-
-    job_id: str
-    numbers: Integers
-    starts: Integers
-    ends: Integers
-    current: Flags
-    model: DurationModel
-
-    @property
-    def lengths(self) -> Integers:
-        """How long each step took, in ns."""
-        return self.ends - self.starts
-
-    @property
-    def excess(self) -> Floats:
-        """By how much each step exceeded the job's usual step, in ns; negative if it was quicker."""
-        return np.asarray(self.lengths - self.model.usual_ns, dtype=np.float64)
 
 
 def find(found: pl.DataFrame, evidence: Evidence, every: Settings) -> pl.DataFrame:
@@ -196,81 +160,11 @@ def _is_explained(steps: Steps, found: pl.DataFrame) -> Flags:
     return explained
 
 
-@dataclass(frozen=True)
-class Course:
-    """What the flows of a job show of each of its steps, arrays of shape (steps,).
-
-    Attributes
-    ----------
-    moved : bytes of the typical pair, as a ratio of its usual bytes; a copy of files beside the job does not change it
-    busier : share of the senders that sent to some other one more than `FOREIGN_BYTES_RATIO` times their usual bytes
-        of a step
-    throughout : whether it was longer than usual in all its parts, as if it held longer samples
-    silent : time in which no flow of the job's training was under way, ns
-    longest, since : the longest of these silences, and when it began, ns
-    written : bytes that members wrote to addresses outside the topology
-    """
-
-    moved: Floats
-    busier: Floats
-    throughout: Flags
-    silent: Integers
-    longest: Integers
-    since: Integers
-    written: Integers
-
-
-def _course(steps: Steps, quick: Flags, evidence: Evidence) -> Course:
-    """Return the course of a job's steps; `quick` says which of them show what is usual."""
-    flows = evidence.flows.filter(pl.col("job_id") == steps.job_id)
-    number, of_sender = (
-        pl.struct(ends).rank("dense").cast(pl.Int64) - 1 for ends in (nic_pairs.PAIR, nic_pairs.PAIR[:1])
-    )
-    flows = flows.select("flow_start_ns", "flow_end_ns", "bytes", pair=number, sender=of_sender)
-    senders = flows.group_by("pair").agg(pl.col("sender").first()).sort("pair")["sender"].to_numpy()
-    flows = flows.drop("sender")
-    begins, ends, sizes, pair = (column.to_numpy() for column in flows.sort("flow_start_ns").get_columns())
-    count = steps.starts.size
-    silent, longest, since, written = np.zeros((4, count), np.int64)
-    step, inside = _step_of_times(begins, steps)
-    each = np.zeros((int(pair.max(initial=-1)) + 1, count))
-    np.add.at(each, (pair[inside], step[inside]), sizes[inside])
-    usual = np.median(each[:, quick], axis=1)
-    trains = usual > 0
-    moved = np.median(each[trains] / usual[trains, None], axis=0) if trains.any() else np.zeros(count)
-    more = np.zeros((int(senders.max(initial=-1)) + 1, count), np.bool_)
-    np.logical_or.at(more, senders, trains[:, None] & (each > FOREIGN_BYTES_RATIO * usual[:, None]))
-    busier = more.mean(axis=0) if more.size else np.zeros(count)
-    foreign = inside & (each > FOREIGN_BYTES_RATIO * usual[:, None])[pair, step]
-    # Activations are few bytes, and show as much of a step's course as gradients do.
-    shares = sizes / np.maximum(usual, 1)[pair]
-    begins, ends, shares, step, inside = (values[~foreign] for values in (begins, ends, shares, step, inside))
-    latest = np.maximum.accumulate(ends)
-    throughout = longer_throughout(begins, latest, shares, steps.starts, steps.ends, quick)
-    until = latest[:-1]
-    gaps = np.maximum(begins[1:] - until, 0)
-    at, inside = step[1:], inside[1:]
-    np.add.at(silent, at[inside], gaps[inside])
-    np.maximum.at(longest, at[inside], gaps[inside])
-    is_longest = inside & (gaps == longest[np.minimum(at, count - 1)]) & (gaps > 0)
-    since[at[is_longest]] = until[is_longest]
-    stored = evidence.storage.filter(pl.col("job_id") == steps.job_id)
-    step, inside = _step_of_times(stored["flow_start_ns"].to_numpy(), steps)
-    np.add.at(written, step[inside], stored["bytes"].to_numpy()[inside])
-    return Course(moved, busier, throughout, silent, longest, since, written)
-
-
-def _step_of_times(times: Integers, steps: Steps) -> tuple[Integers, Flags]:
-    """Return the step in which each time lies, and whether it lies in any."""
-    step = np.searchsorted(steps.starts, times, side="right") - 1
-    return np.maximum(step, 0), (step >= 0) & (times <= steps.ends[step])
-
-
 def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settings) -> list[Row]:
     """Return a row for each kind of slow step and its subject."""
     settings = every.diagnosis
     quick = ~(steps.excess > WORTH_A_ROW * steps.model.usual_ns)
-    course = _course(steps, quick, evidence)
+    course = course_of(steps, quick, evidence)
     usual_silent, usual_written = (float(np.median(values[quick])) for values in (course.silent, course.written))
     # No trouble makes half of the members send more: they work, as in an evaluation, whose forward passes go through.
     slow &= (np.abs(course.moved - 1) <= BYTES_TOLERANCE) & (course.busier < MAJORITY)
@@ -382,7 +276,7 @@ def _held_nics(steps: Steps, slow: Flags, alone: Evidence) -> list[str]:
     """Return the NICs that alone held the transfers of the slow steps."""
     flows = with_units(alone.flows.filter(pl.col("kind").is_in(KINDS)), alone.groups)
     (step, inside), (last, until) = (
-        _step_of_times(flows[name].to_numpy(), steps) for name in ("flow_start_ns", "flow_end_ns")
+        step_of_times(flows[name].to_numpy(), steps) for name in ("flow_start_ns", "flow_end_ns")
     )
     # A ring that is held ends its step late, and most other members have begun the next one by then: that is long.
     held = (inside & slow[step]) | (until & slow[last])
