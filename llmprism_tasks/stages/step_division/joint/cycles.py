@@ -13,16 +13,13 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.numerics import ragged
 from llmprism_tasks.numerics.robust import MAJORITY, Floats
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.templates.levels import NEARLY_ALL
 from llmprism_tasks.stages.step_division.groups.templates.passes import SHORTEST_PASS
 from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps
-from llmprism_tasks.stages.step_division.joint.refusal import bytes_per_step, step_end_times
+from llmprism_tasks.stages.step_division.joint.shown_steps import shown_steps
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
-from llmprism_tasks.stages.step_division.periodicity import PAIR, WHOLE_PAIR, WITH_GROUP
-from llmprism_tasks.stages.traffic import nic_pairs
 
 
 def with_whole_steps(joint: JointSteps, settings: RhythmSettings) -> JointSteps:
@@ -30,40 +27,26 @@ def with_whole_steps(joint: JointSteps, settings: RhythmSettings) -> JointSteps:
 
     Groups whose pairs are cut together are not asked: there, templates say which are parts of others.
     """
-    alone = joint.streams.in_step.filter(pl.col("size_class") != WITH_GROUP).select("group").unique()
-    known = joint.streams.found.filter(pl.col("size_class") == WHOLE_PAIR).select("pair", "group", *PAIR)
-    pairs = nic_pairs.as_coded(known.join(alone, on="group", how="semi"), joint.flows).sort("group", "pair")
-    offsets = nic_pairs.starts_of_pairs(joint.flows)
-    place = np.searchsorted(joint.flows["pair"].to_numpy()[offsets[:-1]], pairs["pair"].to_numpy())
-    numbers = pairs["group"].rle_id().to_numpy().astype(np.int64)
-    sender = pairs.select(pl.col("src_addr").rank("dense").over("group").cast(pl.Int64) - 1).to_series().to_numpy()
-    ended = step_end_times(joint, place, numbers)
-    ends, step_of = (ended[name].to_numpy() for name in ("end_ns", "step"))
-    bounds, of_group = ragged.bounds(numbers), ragged.bounds(ended["group"].to_numpy())
     steps, periods, longer = joint.steps.copy(), joint.periods.copy(), {}
-    for group, low, high in zip(ended["group"].to_numpy()[of_group[:-1]], of_group[:-1], of_group[1:], strict=True):
-        lasts = np.diff(ends[low:high]).astype(np.float64)
-        candidates = cycles_by_time(lasts)
+    for shown in shown_steps(joint):
+        candidates = cycles_by_time(np.diff(shown.ends).astype(np.float64))
         if not candidates:
             continue
-        mine = slice(bounds[group], bounds[group + 1])
-        each = bytes_per_step(joint.flows, offsets, place[mine], ends[low:high])
-        sent = np.zeros((int(sender[mine].max()) + 1, each.shape[1]))
-        np.add.at(sent, sender[mine], each)
+        sent = shown.by_sender(shown.by_pair())
         chosen = next((one for one in candidates if sends_more(sent, *one, settings.byte_tolerance)), None)
         if chosen is None:
             continue
         count, first = chosen
         # The interval before a part is the first of its step; there is none before the first part. Of the first step
         # the data may hold a few parts alone, or what a job sends before it: it is none then, as `whole_steps` has it.
-        whole = np.empty(int(step_of[low:high].max()) + 1, np.int64)
-        whole[step_of[low:high]] = (np.arange(high - low) - 1 - first) // count
-        whole -= whole[step_of[low]] + (first + 1 < settings.least_step * count)
-        bursts = np.flatnonzero((joint.steps >= 0) & np.isin(joint.places, place[mine]))
+        whole = np.empty(int(shown.steps.max()) + 1, np.int64)
+        whole[shown.steps] = (np.arange(shown.steps.size) - 1 - first) // count
+        whole -= whole[shown.steps[0]] + (first + 1 < settings.least_step * count)
+        bursts = np.flatnonzero((joint.steps >= 0) & np.isin(joint.places, shown.places))
         steps[bursts] = whole[joint.steps[bursts]]
-        period = float(np.median(ends[low + count : high] - ends[low : high - count]))
-        periods[place[mine]] = np.where(np.isnan(periods[place[mine]]), np.nan, period)
-        longer[pairs["group"][int(bounds[group])]] = period
+        period = float(np.median(shown.ends[count:] - shown.ends[:-count]))
+        periods[shown.places] = np.where(np.isnan(periods[shown.places]), np.nan, period)
+        longer[shown.pairs["group"][0]] = period
     if not longer:
         return joint
     in_step = joint.streams.in_step

@@ -15,7 +15,6 @@ from llmprism_tasks.stages.step_division.groups.rhythm_rows import SILENT_PERIOD
 from llmprism_tasks.stages.step_division.groups.templates.levels import EXPLAINED_BYTES
 from llmprism_tasks.stages.step_division.joint.cycles import with_whole_steps
 from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps, Streams, jointly_cut_streams, number_steps
-from llmprism_tasks.stages.step_division.joint.refusal import step_end_times
 from llmprism_tasks.stages.step_division.periodicity import AT_TURNS, PAIR, WHOLE_PAIR
 from llmprism_tasks.stages.step_division.segmentation import STREAM_COLUMNS
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -62,7 +61,7 @@ def _recut_streams(joint: JointSteps, ending: pl.DataFrame, settings: RhythmSett
         return streams
     pairs = joint.flows["pair"].to_numpy()[nic_pairs.starts_of_pairs(joint.flows)[:-1]]
     numbers = whole["group"].rle_id().to_numpy().astype(np.int64)
-    ends = step_end_times(joint, np.searchsorted(pairs, whole["pair"].to_numpy()), numbers)
+    ends = joint.step_end_times(np.searchsorted(pairs, whole["pair"].to_numpy()), numbers)
     names = whole["group"].gather(ragged.bounds(numbers)[:-1])
     steps = ends.with_columns(group=names.gather(ends["group"]))
     anew = recut_at_step_ends(joint.flows, whole, steps, _groups_without_other_traffic(every, ending), settings)

@@ -67,6 +67,26 @@ class JointSteps:
         """Return the steps of some flows, by their rows; -1 for those that are part of none."""
         return np.append(self.steps, -1)[self.taken.burst[rows]]  # the last stands for the flows of no burst
 
+    def step_end_times(self, place: Integers, group: Integers) -> pl.DataFrame:
+        """Return when the steps of groups end: `group`, `step`, `end_ns`, in the order of time in each group.
+
+        Parameters
+        ----------
+        place : of the pairs of groups, among those of the flows
+        group : of each of these pairs, a number
+        """
+        group_of = np.full(self.periods.size, -1)
+        group_of[place] = group
+        steps = np.flatnonzero(self.steps >= 0)
+        return (
+            self.taken.table[steps]
+            .select("end_ns", group=group_of[self.places[steps]], step=self.steps[steps])
+            .filter(pl.col("group") >= 0)
+            .group_by("group", "step")
+            .agg(pl.col("end_ns").max())
+            .sort("group", "end_ns")
+        )
+
     @property
     def sent(self) -> Totals:
         """Return what pairs send in the bursts of steps; `series` and `position` are the place of the pair."""
