@@ -22,6 +22,8 @@ def groups_without_steps(joint: JointSteps, settings: RhythmSettings) -> pl.Data
     """
     refused = [joint.streams.found.select("group", parts=pl.lit(value=True)).clear()]
     for shown in shown_steps(joint):
+        if shown.together:
+            continue
         each = shown.by_pair()
         parts = _comes_back_later(shown, each)
         if parts or not _is_sent_alike(shown, each, settings):

@@ -1,4 +1,4 @@
-"""Shown steps: the steps of groups that single pairs show, with what the group's pairs and senders send in each."""
+"""Shown steps: the steps of groups, with what the group's pairs and senders send in each."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class ShownSteps:
     ----------
     flows : bulk flows, as `nic_pairs.in_order` returns
     offsets : where each pair of the flows begins
+    together : whether a template of all pairs shows the steps, not single pairs
     pairs : of the group: `pair`, `group`, `src_addr`, `dst_addr`, `sender` (a number), `shows` (whether its link shows
         the steps, in one direction or the other; these come last), `back` (as `balance.answers` returns)
     places : shape (pairs,), among those of the flows
@@ -35,6 +36,7 @@ class ShownSteps:
 
     flows: pl.DataFrame
     offsets: Integers
+    together: bool
     pairs: pl.DataFrame
     places: Integers
     steps: Integers
@@ -53,11 +55,12 @@ class ShownSteps:
 
 
 def shown_steps(joint: JointSteps) -> Iterator[ShownSteps]:
-    """Yield the steps of each group that single pairs show; those that templates of all pairs show are left out."""
-    alone = joint.streams.in_step.filter(pl.col("size_class") != WITH_GROUP)
-    links = pl.concat([alone.select(PAIR), alone.select(src_addr="dst_addr", dst_addr="src_addr")]).unique()
+    """Yield the steps of each group."""
+    in_step = joint.streams.in_step
+    links = pl.concat([in_step.select(PAIR), in_step.select(src_addr="dst_addr", dst_addr="src_addr")]).unique()
     known = joint.streams.found.filter(pl.col("size_class") == WHOLE_PAIR).select("pair", "group", *PAIR)
-    known = known.join(alone.select("group").unique(), on="group", how="semi")
+    together = in_step.group_by("group").agg(together=(pl.col("size_class") == WITH_GROUP).any())
+    known = known.join(together, on="group", maintain_order="left")
     pairs = (
         nic_pairs.as_coded(known, joint.flows)
         .join(links.with_columns(shows=pl.lit(value=True)), on=PAIR, how="left")
@@ -73,10 +76,11 @@ def shown_steps(joint: JointSteps) -> Iterator[ShownSteps]:
     numbers = pairs["group"].rle_id().to_numpy().astype(np.int64)
     ended, bounds = joint.step_end_times(place, numbers), ragged.bounds(numbers)
     groups, steps, ends = (ended[name].to_numpy() for name in ("group", "step", "end_ns"))
-    of_group = ragged.bounds(groups)
+    of_group, of_all = ragged.bounds(groups), pairs["together"].to_numpy()
     for group, low, high in zip(groups[of_group[:-1]], of_group[:-1], of_group[1:], strict=True):
         mine = slice(bounds[group], bounds[group + 1])
-        yield ShownSteps(joint.flows, offsets, pairs[mine], place[mine], steps[low:high], ends[low:high])
+        told = bool(of_all[mine.start])
+        yield ShownSteps(joint.flows, offsets, told, pairs[mine], place[mine], steps[low:high], ends[low:high])
 
 
 def _bytes_per_step(flows: pl.DataFrame, offsets: Integers, place: Integers, ends: Integers) -> Floats:

@@ -49,6 +49,24 @@ def test_layers_between_forward_passes_are_one_step() -> None:
     assert np.nanmedian(joint.periods) == pytest.approx(4550 * MS, rel=0.02)
 
 
+def buckets(first: int) -> list[Row]:
+    """Return steps of five equal buckets in a ring of two hosts, and before them a longer forward pass and a small one.
+
+    Parameters
+    ----------
+    first : bytes of the small one; 0 for none
+    """
+    begins = [BEGUN + 2400 * step for step in range(12)]
+    each = [begin + at for begin in begins for at in range(0, 1500, 300)]
+    rows = ring("ab", each, length=1, parts=1, size=2 * MB) + ring("ab", [at + 22 for at in each], length=6, parts=1)
+    return rows + (ring("ab", [begin - 250 for begin in begins], length=2, parts=1, size=first) if first else [])
+
+
+@pytest.mark.parametrize(("first", "steps"), [(100_000, 12), (0, 60)])
+def test_equal_buckets_after_a_small_one_are_one_step(first: int, steps: int) -> None:
+    assert len(_ends(_steps(buckets(first)))) == steps
+
+
 def test_gradients_end_the_same_steps() -> None:
     joint = _steps(experts())
     pairs = [(src, dst, "dp") for src, dst in ("ab", "bc", "cd", "da")]
@@ -78,12 +96,12 @@ def test_the_longer_interval_comes_after_as_many_and_lasts_as_long_as_a_pass(
     assert cycles.cycles_by_time(np.array(lasts)) == expected
 
 
-def test_pauses_in_which_nobody_sends_are_between_steps() -> None:
-    sent = np.tile([[6.0, 6.0, 6.0]], (4, 4))
+def test_pauses_in_which_nobody_sends_more_are_between_steps() -> None:
+    sent = np.random.default_rng(3).uniform(5.9, 6.0, (4, 60))
     assert not cycles.sends_more(sent, 3, 0, 0.1)
-    sent[:, ::3] = 6.5
+    sent[:, ::3] = np.where(np.arange(20) % 2 > 0, 6.01, sent[:, ::3])
     assert not cycles.sends_more(sent, 3, 0, 0.1)
-    sent[:, ::3] = 7.0
+    sent[:, ::3] = 6.01
     assert cycles.sends_more(sent, 3, 0, 0.1)
 
 
