@@ -6,12 +6,13 @@ wait until their receivers are there. When each NIC was due follows from its own
 waited at the same place in earlier steps, with the deviation that it had there. In a ring, all members take part in
 each exchange, so the absence of one of them is evidence of its own.
 
-All members may have stopped together, as when a job is killed or ends. If they did, no message was due before the
-last flow ended. Or what was due was under way: a collector that writes records of whole messages has none of it. Where
-it joins messages to one record, that of the first ones is seen, and the rest is under way. Then the job looks as it
-does for as long as that takes, which is a share of its steps. One host that stops makes it so if it is this one, and
-for as long as it waits between what it sent last and what it owes; or for the rest of a record that it has begun. An exchange, too, has a member that is the last to begin, and is not seen while the exchange that it completes is
-under way. Or the records of some of what was due were lost, and the rest was under way.
+All members may have stopped together, as when a job is killed or ends. If they did, no message was due before the last
+flow ended. Or what was due was under way: a collector that writes records of whole messages has none of it. Where it
+joins messages to one record, that of the first ones is seen, and the rest is under way. Then the job looks as it does
+for as long as that takes, which is a share of its steps. One host that stops makes it so if it is this one, and for as
+long as it waits between what it sent last and what it owes; or for the rest of a record that it has begun. An exchange,
+too, has a member that is the last to begin, and is not seen while the exchange that it completes is under way. Or the
+records of some of what was due were lost, and the rest was under way.
 """
 
 from __future__ import annotations
@@ -213,9 +214,9 @@ def _share_until(over_ns: Floats, where: StepProgress) -> float:
 
 
 def _wait_of_stopped(due: pl.DataFrame, stopped: Mapping[str, float], where: StepProgress) -> float:
-    """Return how long who may have stopped waits between what it sent last and what it owes, as a share of a step: the
-    mean by their chances. Who owes nothing itself may have stopped in the longest of these waits. Who has sent a part of
-    a record may have stopped anywhere in its rest."""
+    """Return how long who may have stopped waits between what it sent last and what it owes, as a share of a step:
+    the mean by their chances. Who owes nothing itself may have stopped in the longest of these waits. Who has sent a
+    part of a record may have stopped anywhere in its rest."""
     begun_ns = (due["rest_ns"] - due["lasts_ns"]).to_numpy()
     waits_ns = due["due_ns"].to_numpy() - due["last_ns"].fill_null(where.ended_ns).to_numpy() + begun_ns
     shares = np.clip(np.hypot(waits_ns, _noise_ns(due)) / where.period_ns, 0, 1)

@@ -85,8 +85,9 @@ def next_sends(
     -------
     `addr`, `to` (whom it was due to send to), `due_ns` (NULL if it sends no more in most steps), `noise_ns` (robust
     deviation), `lasts_ns` (how long the record that it was due to begin lasts, or the rest of one whose beginning was
-    sent ahead; 0 of another one of which a part is seen), `rest_ns` (the same, with the rest of such a one), `last_ns` and `heard_ns` (when it last sent and received in the step; NULL if it has not), `lost` (how
-    likely what it lacks was lost, as `_chances_of_loss` returns)
+    sent ahead; 0 of another one of which a part is seen), `rest_ns` (the same, with the rest of such a one), `last_ns`
+    and `heard_ns` (when it last sent and received in the step; NULL if it has not), `lost` (how likely what it lacks
+    was lost, as `_chances_of_loss` returns)
     """
     taking_part = moments.select(PAIR).unique()
     mine, earlier = (flows.join(taking_part, on=PAIR, how="semi") for flows in (begun, steps))
