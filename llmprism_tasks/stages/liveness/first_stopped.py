@@ -6,12 +6,13 @@ wait until their receivers are there. When each NIC was due follows from its own
 waited at the same place in earlier steps, with the deviation that it had there. In a ring, all members take part in
 each exchange, so the absence of one of them is evidence of its own.
 
-All members may have stopped together, as when a job is killed or ends. If they did, no message was due before the
-last flow ended. Or what was due was under way: a collector that writes records of whole messages has none of it,
-unless a part of one is seen. Then the job looks as it does for as long as that takes, which is a share of its steps.
-One host that stops makes it so if it is this one, and for as long as it waits between what it sent last and what it
-owes. An exchange, too, has a member that is the last to begin, and is not seen while the exchange that it completes is
-under way. Or the records of some of what was due were lost, and the rest was under way.
+All members may have stopped together, as when a job is killed or ends. If they did, no message was due before the last
+flow ended. Or what was due was under way: a collector that writes records of whole messages has none of it. Where it
+joins messages to one record, that of the first ones is seen, and the rest is under way. Then the job looks as it does
+for as long as that takes, which is a share of its steps. One host that stops makes it so if it is this one, and for as
+long as it waits between what it sent last and what it owes; or for the rest of a record that it has begun. An exchange,
+too, has a member that is the last to begin, and is not seen while the exchange that it completes is under way. Or the
+records of some of what was due were lost, and the rest was under way.
 """
 
 from __future__ import annotations
@@ -193,8 +194,8 @@ def _chance_if_killed(due: pl.DataFrame, absent: Mapping[str, Absence], where: S
     is not lost, for records are lost whole.
     """
     due_ns, noise_ns, silent_ns = due["due_ns"].to_numpy(), _noise_ns(due), np.full(due.height, float(where.silent_ns))
-    lasts_ns = due["lasts_ns"].to_numpy()
-    over_ns, lost = due_ns + lasts_ns, np.where(lasts_ns > 0, due["lost"].to_numpy(), 0.0)
+    over_ns = due_ns + due["rest_ns"].to_numpy()
+    lost = np.where(due["lasts_ns"].to_numpy() > 0, due["lost"].to_numpy(), 0.0)
     under_way = _chances_to_be_before(silent_ns, noise_ns, over_ns, CLOCK_ERROR_NS)
     awaited = _awaited(due, absent)
     lacks, waits = awaited.any(axis=1), awaited.any(axis=0)
@@ -213,9 +214,11 @@ def _share_until(over_ns: Floats, where: StepProgress) -> float:
 
 
 def _wait_of_stopped(due: pl.DataFrame, stopped: Mapping[str, float], where: StepProgress) -> float:
-    """Return how long who may have stopped waits between what it sent last and what it owes, as a share of a step: the
-    mean by their chances. Who owes nothing itself may have stopped in the longest of these waits."""
-    waits_ns = due["due_ns"].to_numpy() - due["last_ns"].fill_null(where.ended_ns).to_numpy()
+    """Return how long who may have stopped waits between what it sent last and what it owes, as a share of a step:
+    the mean by their chances. Who owes nothing itself may have stopped in the longest of these waits. Who has sent a
+    part of a record may have stopped anywhere in its rest."""
+    begun_ns = (due["rest_ns"] - due["lasts_ns"]).to_numpy()
+    waits_ns = due["due_ns"].to_numpy() - due["last_ns"].fill_null(where.ended_ns).to_numpy() + begun_ns
     shares = np.clip(np.hypot(waits_ns, _noise_ns(due)) / where.period_ns, 0, 1)
     of_hosts = dict(zip(due["host"], shares, strict=True))
     waits = [of_hosts.get(host, shares.max()) for host in stopped]

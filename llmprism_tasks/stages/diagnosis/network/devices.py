@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import MAJORITY
+from llmprism_tasks.numerics.robust import MAJORITY, Integers
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.network import best_pace, cross_group
@@ -28,6 +28,7 @@ from llmprism_tasks.stages.diagnosis.network.losses import Losses
 from llmprism_tasks.stages.diagnosis.network.path_pace import extra, paces, placed, timed
 from llmprism_tasks.stages.diagnosis.network.shared_nics import is_shared
 from llmprism_tasks.stages.diagnosis.ranking import KINDS_OF_EFFECT
+from llmprism_tasks.stages.diagnosis.step_times.duration_model import chance_of_so_many
 from llmprism_tasks.stages.diagnosis.step_times.slow_steps import mark_slow_steps
 
 Row = dict[str, Any]
@@ -82,8 +83,11 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
                 continue  # most of the loss is something else's
             elif certainty(culprit) >= NAMED_ALONE:
                 fault = _fault(culprit, job_id, losses, settings)
-                if fault["kind"] == "link_flap" and row["score"] < settings.latent_rate:
-                    passing.add(job_id)  # what is slower by a third now and then was not lost
+                if fault["kind"] == "link_flap" and (
+                    row["score"] < settings.latent_rate  # what is slower by a third now and then was not lost
+                    or _are_usual(losses.felt_ns(culprit, job_id, settings), job_id, evidence, settings)
+                ):
+                    passing.add(job_id)
                 else:
                     rows.append(row | alternatives(culprit) | fault)
             elif _is_parted(culprit) and len(culprit["candidates"]) <= MOST_NAMED:
@@ -117,6 +121,13 @@ def _fault(culprit: Row, job_id: str, losses: Losses, settings: DiagnosisSetting
         "subject": subject(culprit["device"]),
         "how": how,
     }
+
+
+def _are_usual(felt_ns: Integers, job_id: str, evidence: Evidence, settings: DiagnosisSettings) -> bool:
+    """Return whether a job has so many steps as long as some slow ones by chance: then that is how it runs."""
+    spans = evidence.history.filter(pl.col("job_id") == job_id)
+    every_ns = (spans["end_ns"] - spans["start_ns"]).to_numpy()
+    return chance_of_so_many(felt_ns, every_ns) > settings.chance_within(float(every_ns.sum()))
 
 
 def _is_parted(culprit: Row) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import MAJORITY
+from llmprism_tasks.numerics.robust import MAJORITY, Integers
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.network.localisation import Suspicion
 from llmprism_tasks.stages.diagnosis.network.path_pace import HOP, HOP_ON_PATH
@@ -113,6 +113,11 @@ class Losses:
         slowest = stretches.filter("felt").group_by("stretch").agg(pl.col("excess").max(), pl.col("usual").first())
         begins = slowest.filter(pl.col("excess") >= MAJORITY * pl.col("usual")).height
         return begins if begins > 1 else 0
+
+    def felt_ns(self, culprit: Row, job_id: str, settings: DiagnosisSettings) -> Integers:
+        """Return the lengths of a job's slow steps in which its slow hops that cross a culprit were slow, ns."""
+        felt = self.course(job_id, self.slow(culprit, job_id), settings).filter("slow", "felt")
+        return (felt["end_ns"] - felt["start_ns"]).to_numpy()
 
 
 def _is_lone_step(felt: pl.Series, settings: DiagnosisSettings) -> bool:

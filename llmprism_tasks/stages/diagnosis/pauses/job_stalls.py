@@ -10,7 +10,6 @@ from typing import Any
 
 import polars as pl
 
-from llmprism_tasks.numerics import binomial
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import length_ns
@@ -98,20 +97,10 @@ def _mark_stalled_steps(steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.
         return None
     if still.height < max(settings.least_steps, MAJORITY * long.height) or others.height < settings.least_steps:
         return None
-    if _chance_of_pauses(steps, still) > settings.chance_within(float(steps["length_ns"].sum())):
+    pauses, every = (of["pause_ns"].cast(pl.Int64).to_numpy() for of in (still, steps))
+    if duration_model.chance_of_so_many(pauses, every) > settings.chance_within(float(steps["length_ns"].sum())):
         return None
     return steps if stalls.apart(still, others) and _is_occasional(still) else None
-
-
-def _chance_of_pauses(steps: pl.DataFrame, still: pl.DataFrame) -> float:
-    """Return the chance that so many of a job's steps pause for so long, if pauses vary by chance alone.
-
-    The deviation is that of all steps. If the long ones were left out, half of any distribution would stand out.
-    """
-    model = duration_model.fitted(steps["pause_ns"].cast(pl.Int64).to_numpy())
-    if model is None:
-        return 1.0
-    return binomial.tail(still.height, steps.height, model.chance(still.select(pl.col("pause_ns").min()).item()))
 
 
 def _has_more_work(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> bool:

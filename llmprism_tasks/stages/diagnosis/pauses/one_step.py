@@ -18,7 +18,13 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import EVEN_ODDS, MAJORITY, Flags, Floats, Integers
 from llmprism_tasks.settings import DiagnosisSettings, Settings
-from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, as_likely, candidate_columns
+from llmprism_tasks.stages.diagnosis.evidence import (
+    FINDING_SCHEMA,
+    MOST_SUSPECTS,
+    Evidence,
+    as_likely,
+    candidate_columns,
+)
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.network.devices import NAMED_ALONE
 from llmprism_tasks.stages.diagnosis.network.path_pace import KINDS, with_units
@@ -232,21 +238,25 @@ def _is_habitual(steps: Steps, course: Course, quick: Flags, evidence: Evidence)
 def _flapping_device(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSettings) -> Row | None:
     """Return the NIC or link that was slow in the slow steps alone, found as network faults are found in several steps.
 
-    It has flapped if a quick step followed; until then it may go on being slow.
+    It has flapped if a quick step followed; until then it may go on being slow. Of a path whose devices the data do not
+    tell apart, all of these are its candidates.
     If the data show a slow ring, but not which of its NICs is slow, it is the row of a job whose `candidates` are the
     NICs that may be; None if nothing was slow, or too many may be.
     """
     alone = _with_slow_steps_alone(steps, slow, evidence)
     once = dataclasses.replace(settings, least_steps=1)
-    rows = devices.find(alone, once)
-    rows = rows.filter(pl.col("kind").is_in(KINDS_OF_ONE_DEVICE), pl.col("confidence") >= MAJORITY)
+    # Where NICs are among them, one of these may have lost its link.
+    few = (pl.col("candidates").list.len() <= MOST_SUSPECTS) & (pl.col("subject_type") != "addr")
+    rows = devices.find(alone, once).filter(pl.col("confidence") >= MAJORITY)
+    rows = rows.filter(pl.col("kind").is_in(KINDS_OF_ONE_DEVICE) | ((pl.col("kind") == "slow_network") & few))
     if rows["subject"].n_unique() == 1:
         row = rows.row(0, named=True)
         how = f"while traffic through {row['subject']} took {row['score']:.1f} times the usual time per byte"
-        return {name: row[name] for name in ("subject_type", "subject", "confidence", "peers")} | {
-            "kind": row["kind"] if slow[-1] else "link_flap",
-            "how": how,
-        }
+        kind = row["kind"] if slow[-1] else "link_flap"
+        if row["kind"] == "slow_network":
+            kind, how = row["kind"], f"{how}, and the fault may be that of any one of {', '.join(row['candidates'])}"
+        told = ("subject_type", "subject", "confidence", "peers", "candidates", "odds")
+        return {name: row[name] for name in told} | {"kind": kind, "how": how}
     held = _held_nics(steps, slow, alone)
     if len(held) == 1:
         how = f"while transfers through {held[0]} alone took longer than ever, for most of that time"

@@ -16,6 +16,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
+from llmprism_tasks.numerics import binomial
 from llmprism_tasks.numerics.robust import normal_deviations, sigma_of, student_factor
 from llmprism_tasks.settings import DiagnosisSettings
 
@@ -89,3 +90,17 @@ def fitted(lengths_ns: Sequence[int] | npt.NDArray[np.int64]) -> DurationModel |
     freedom = min(PRIOR_FREEDOM + seen, MOST_DEGREES_OF_FREEDOM)
     own, prior = (freedom - PRIOR_FREEDOM) * sigma_of(logarithms) ** 2, PRIOR_FREEDOM * PRIOR_DEVIATION**2
     return DurationModel(float(np.median(logarithms)), math.sqrt((own + prior) / freedom), freedom)
+
+
+def chance_of_so_many(some_ns: npt.NDArray[np.int64], every_ns: npt.NDArray[np.int64]) -> float:
+    """Return the chance that so many steps of a job are as long as the shortest of some, if they vary by chance.
+
+    The deviation is that of all steps. If the long ones were left out, half of any distribution would stand out.
+
+    Parameters
+    ----------
+    some_ns : lengths of some of the steps; not empty
+    every_ns : lengths of all steps, these among them
+    """
+    model = fitted(every_ns)
+    return 1.0 if model is None else binomial.tail(some_ns.size, every_ns.size, model.chance(float(some_ns.min())))

@@ -85,8 +85,9 @@ def next_sends(
     -------
     `addr`, `to` (whom it was due to send to), `due_ns` (NULL if it sends no more in most steps), `noise_ns` (robust
     deviation), `lasts_ns` (how long the record that it was due to begin lasts, or the rest of one whose beginning was
-    sent ahead), `last_ns` and `heard_ns` (when it last sent and received in the step; NULL if it has not), `lost` (how
-    likely what it lacks was lost, as `_chances_of_loss` returns)
+    sent ahead; 0 of another one of which a part is seen), `rest_ns` (the same, with the rest of such a one), `last_ns`
+    and `heard_ns` (when it last sent and received in the step; NULL if it has not), `lost` (how likely what it lacks
+    was lost, as `_chances_of_loss` returns)
     """
     taking_part = moments.select(PAIR).unique()
     mine, earlier = (flows.join(taking_part, on=PAIR, how="semi") for flows in (begun, steps))
@@ -120,7 +121,7 @@ def _after_needed(due: pl.DataFrame, needed: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_rests(due: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
-    """Let a record whose beginning was sent ahead last as long as its rest, and drop `rest_ns`.
+    """Let a record whose beginning was sent ahead last as long as its rest.
 
     Who comes early sends a little into the buffers of a receiver that is not there yet, and waits. The rest is another
     record. The receiver was not there if it was due to begin what it owes only later.
@@ -133,7 +134,7 @@ def _with_rests(due: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
     ahead = (pl.col("owes_ns") > 0) & (pl.col("begins_ns") >= pl.col("until_ns"))
     joined = due.join(sent, on=["addr", "to"], how="left").join(receivers, on="to", how="left")
     rests = joined.with_columns(lasts_ns=pl.when(ahead).then("rest_ns").otherwise("lasts_ns"))
-    return rests.drop("rest_ns", "until_ns", "begins_ns", "owes_ns")
+    return rests.drop("until_ns", "begins_ns", "owes_ns")
 
 
 def _next_of_steps(moments: pl.DataFrame) -> pl.DataFrame:

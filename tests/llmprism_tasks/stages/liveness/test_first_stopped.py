@@ -24,10 +24,11 @@ def stood(
     lost: float = 1e-6,
     pairs: Mapping[str, tuple[str, float | None]] | None = None,
     lasts: Mapping[str, float] | None = None,
+    rests: Mapping[str, float] | None = None,
     chances: Mapping[str, float] | None = None,
 ) -> StepProgress:
-    """Return how far a job was; `lasts` is how long what a NIC was due to send takes, ms, and `chances` how likely
-    that was lost."""
+    """Return how far a job was; `lasts` is how long what a NIC was due to send takes, ms, `rests` the rest of a record
+    of which it has sent a part, and `chances` how likely what it was due to send was lost."""
 
     def at(before_ms: float | None) -> int | None:
         return None if before_ms is None else round((SILENT - before_ms) * MS)
@@ -49,7 +50,8 @@ def stood(
             linked, schema={"src_addr": pl.String, "dst_addr": pl.String, "last_ns": pl.Int64}, orient="row"
         ),
         next_sends=pl.DataFrame(rows, schema=names | times, orient="row").with_columns(
-            lost=pl.col("addr").replace_strict(chances or {}, default=0.0)
+            lost=pl.col("addr").replace_strict(chances or {}, default=0.0),
+            rest_ns=pl.col("lasts_ns") + MS * pl.col("addr").replace_strict(rests or {}, default=0.0),
         ),
         lost=lost,
     )
@@ -152,6 +154,25 @@ def test_who_owed_what_would_have_been_over_before_the_others_fell_silent_has_st
     assert told is not None
     assert told.is_sure
     assert told.together < 0.02
+
+
+@pytest.mark.parametrize(("rest", "is_killed"), [(450, True), (380, False)])
+def test_of_joined_messages_the_rest_may_be_under_way_though_the_first_are_seen(rest: float, is_killed: bool) -> None:
+    """`a` and `b` owe what lasts 1 s. `c` and `d` exchange a record of several messages, and wait for nobody else: the
+    rest of it was due 400 ms before the last flow."""
+    begun: Sends = {"c": ("d", 400, 1, 401, 401), "d": ("c", 400, 1, 401, 401)}
+    owed: Sends = {"a": ("b", 600, 1, 650, 650), "b": ("a", 550, 1, 650, 650)}
+    told = first(stood(owed | begun, lasts=dict.fromkeys("ab", 1000), rests=dict.fromkeys("cd", rest)))
+    assert told is not None
+    assert (told.together > 0.5) == is_killed
+
+
+@pytest.mark.parametrize(("rest", "odds"), [(150, 3 * 50 / 151), (600, 3 * 500 / 601)])
+def test_who_has_sent_a_part_of_a_record_may_have_stopped_anywhere_in_its_rest(rest: float, odds: float) -> None:
+    """Three hosts are killed while the rest is under way, or one of them stops in it."""
+    told = first(stood(BARRIER | {"a": ("b", 100, 1, 101, 30)}, rests=dict.fromkeys("abc", rest)))
+    assert told is not None
+    assert told.together == pytest.approx(odds / (1 + odds), abs=0.02)
 
 
 def test_a_job_that_went_on_has_not_been_killed() -> None:

@@ -42,7 +42,7 @@ def stood(due: Sequence[Due], *, even: bool = False, lasts: float = 0.0) -> Step
         ],
         schema=["addr", "to", "noise_ns", "lasts_ns", "due_ns", "last_ns", "heard_ns"],
         orient="row",
-    ).with_columns(lost=0.0)
+    ).with_columns(lost=0.0, rest_ns="lasts_ns")
     # Each answers, so that it is no ring.
     pairs = sends.select(src_addr="addr", dst_addr="to", last_ns="last_ns")
     return StepProgress(

@@ -408,6 +408,19 @@ def test_a_nic_that_was_slow_in_one_step_has_flapped_once_a_quick_step_follows(a
     assert (row["kind"], row["subject"], row["steps"]) == (kind, "a", 1)
 
 
+@pytest.mark.parametrize(("beside", "kind"), [(True, "slow_network"), (False, "cross_step")])
+def test_of_a_path_that_was_slow_in_one_step_all_its_devices_are_told(beside: bool, kind: str) -> None:
+    """All slow pairs cross a spine between two leaves. Others clear it, so that two links are left; or the spine, its
+    links and both leaves may be at fault, which are more than anybody looks at."""
+    slow = [both(a, b, 20, "leaf-0 s1 leaf-1") for a, b in ("ad", "be")]
+    well = [both(a, b, 1, "leaf-0 s2 leaf-1") for a, b in ("ad", "be", "cf")]
+    others = [both("g", "h", 1, "leaf-2 s1 leaf-3"), both("i", "j", 1, "leaf-2 s1 leaf-3")]
+    hops = [*slow, *(well if beside else []), *(others if beside else [])]
+    (row,) = told(job(*hops, lost=1900, slow=[*[False] * 20, True]))
+    assert (row["kind"], row["steps"]) == (kind, 1)
+    assert (row["candidates"] == ["leaf-0 - s1", "leaf-1 - s1"]) == beside
+
+
 @pytest.mark.parametrize(("before", "told_of"), [(7_600, 2), (7_900, 1), (8_900, 1), (9_100, 0)])
 def test_a_run_of_slow_steps_is_one_of_steps_that_lost_as_much(before: float, told_of: int) -> None:
     """Pauses of 10 and 7.5 s after a step that lost less than half of them: three alike are a fault that lasts."""

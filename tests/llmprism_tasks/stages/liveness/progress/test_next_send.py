@@ -93,11 +93,13 @@ def test_lost_records_are_counted_by_the_rule_of_succession() -> None:
     assert share_of_lost(whole[1:]) == pytest.approx(2 / 8)
 
 
-@pytest.mark.parametrize(("sent", "lasts"), [(10, 100), (15, 0)])
-def test_what_is_due_lasts_as_long_as_its_record_unless_a_part_of_that_is_seen(sent: int, lasts: float) -> None:
+@pytest.mark.parametrize(("sent", "lasts", "rest"), [(10, 100, 100), (15, 0, 50)])
+def test_what_is_due_lasts_as_long_as_its_record_unless_a_part_of_that_is_seen(
+    sent: int, lasts: float, rest: float
+) -> None:
     now = flows([("a", "b", 900, 1000, sent)])
     table = next_sends(moments(now, template(0, 100, 200)), now, template(0, 100, 200), ENDED, 0.02)
-    assert dict(table.select("addr", "lasts_ns").iter_rows())["a"] == lasts
+    assert table.filter(addr="a").select("lasts_ns", "rest_ns").row(0) == (lasts, rest)
 
 
 @pytest.mark.parametrize(("begins", "is_due"), [(300, True), (700, False)])
