@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 import pytest
@@ -16,13 +18,13 @@ HOPS = ["ab", "bc", "cd", "da", "ef", "fg", "gh", "he"]
 REPLICAS = ["ae", "bf", "cg", "dh"]
 
 
-def hybrid(gradient: int = 2 * MB) -> list[Row]:
-    """Return steps that end after 980 ms: two groups of four NICs gather shards of parameters until 280 ms after a
-    step's begin, and from 480 ms on, each hop at times of its own. Gradients are reduced between the groups then."""
+def hybrid(gradient: int = 2 * MB, hops: Sequence[str] = HOPS) -> list[Row]:
+    """Return steps that end after 980 ms: groups of NICs gather shards of parameters until 280 ms after a step's begin,
+    and from 480 ms on, each hop at times of its own. Gradients are reduced between the groups then."""
     draw = np.random.default_rng(4)
     rows: list[Row] = []
     for step in STEPS:
-        for src, dst in HOPS:
+        for src, dst in hops:
             begins = [*draw.uniform(20, 270, 2), *draw.uniform(480, 960, 4)]
             rows += [(step + at, step + at + 10, src, dst, 20 * MB) for at in begins]
         for after in (560, 690, 820, 970):
@@ -64,6 +66,13 @@ def test_gradients_between_groups_that_share_parameters_end_the_step(gradient: i
     joint, own = ended_ms(hybrid(gradient))
     assert joint[1] % 1000 < 300
     assert own == (pytest.approx([step + 980 for step in STEPS]) if alone else joint)
+
+
+def test_two_who_share_parameters_are_no_link_of_a_pipeline() -> None:
+    """They send each other as much as stages of a pipeline do."""
+    joint, own = ended_ms(hybrid(hops=["ab", "ba", "cd", "dc", "ef", "fe", "gh", "hg"]))
+    assert joint[1] % 1000 < 300
+    assert own == pytest.approx([step + 980 for step in STEPS])
 
 
 @pytest.mark.parametrize("seed", range(4))
