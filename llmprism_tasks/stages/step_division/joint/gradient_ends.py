@@ -41,7 +41,11 @@ def steps_ended_by(
     streams = _recut_streams(joint, pairs, settings)
     once = streams.once.join(pairs, on=PAIR, how="semi")
     chosen = pl.concat([_streams_of_pairs(streams, pairs).select(STREAM_COLUMNS), once.select(STREAM_COLUMNS)])
-    own = with_whole_steps(number_steps(joint.flows, streams, chosen, settings, joint.before_ns), settings)
+    own = number_steps(joint.flows, streams, chosen, settings, joint.before_ns)
+    cut = chosen.join(_uncut_pairs(own), on="pair", how="anti")
+    if 0 < cut.height < chosen.height:
+        own = number_steps(joint.flows, streams, cut, settings, joint.before_ns)
+    own = with_whole_steps(own, settings)
     own = replace(own, steps=_without_uncut_bursts(own))
     return replace(own, steps=_joint_step_numbers(own, joint, last_run=last_run))
 
@@ -173,16 +177,32 @@ def _with_last_step(known: pl.DataFrame, bursts: pl.DataFrame) -> pl.DataFrame:
     return of_steps.with_columns(joint=pl.col("joint") + (last & pl.all_horizontal(again)).fill_null(value=False))
 
 
+def _uncut_pairs(own: JointSteps) -> pl.DataFrame:
+    """Return the pairs that send most of their bytes in uncut bursts: `pair`. They never pause, and show no step, but
+    what they begin with would fall together with the gradients of the first."""
+    bursts = _bursts_in_steps(own).with_columns(place=own.places[own.steps >= 0])
+    uncut = _uncut_bursts(own)["burst"]
+    sent = pl.col("bytes").sum()
+    uncut_bytes = pl.col("bytes").filter(pl.col("burst").is_in(uncut.implode())).sum()
+    places = bursts.group_by("place").agg(sent, uncut=uncut_bytes).filter(pl.col("uncut") >= MAJORITY * pl.col("bytes"))
+    return own.flows.select("pair")[nic_pairs.starts_of_pairs(own.flows)[:-1]][places["place"]]
+
+
 def _without_uncut_bursts(own: JointSteps) -> Integers:
-    """Return the steps of bursts, -1 also for those that hold a whole step before the one that they end with: no gap
-    parted what their pair sent in these steps, so they end none."""
+    """Return the steps of bursts, -1 also for those that are uncut: they end none."""
+    steps = own.steps.copy()
+    steps[_uncut_bursts(own)["burst"].to_numpy()] = -1
+    return steps
+
+
+def _uncut_bursts(own: JointSteps) -> pl.DataFrame:
+    """Return the bursts that hold a whole step before the one that they end with, for no gap parted what their pair
+    sent in these steps: `burst`."""
     bursts = _bursts_in_steps(own)
     ends = bursts.group_by("job", "step").agg(pl.col("end_ns").max()).sort("job", "step")
     whole_step_before = ends.select("job", "step", since_ns=pl.col("end_ns").shift(2).over("job"))
-    uncut = bursts.join(whole_step_before, on=["job", "step"]).filter(pl.col("start_ns") < pl.col("since_ns"))
-    steps = own.steps.copy()
-    steps[uncut["burst"].to_numpy()] = -1
-    return steps
+    held = bursts.join(whole_step_before, on=["job", "step"]).filter(pl.col("start_ns") < pl.col("since_ns"))
+    return held.select("burst")
 
 
 def _bursts_in_steps(found: JointSteps) -> pl.DataFrame:

@@ -75,6 +75,16 @@ def test_two_who_share_parameters_are_no_link_of_a_pipeline() -> None:
     assert own == pytest.approx([step + 980 for step in STEPS])
 
 
+def test_what_never_pauses_takes_part_in_no_step() -> None:
+    """Shards go around both ways without a pause, and show no step. But they would count as pairs that most steps lack,
+    so that the first one, which has none before it, would be none."""
+    rows = [row for row in hybrid() if row[2] + row[3] not in HOPS]
+    for src, dst in (*HOPS, *(hop[::-1] for hop in HOPS)):
+        rows += [(begin, begin + 40, src, dst, 5 * MB) for begin in range(0, int(STEPS[-1]) + 1000, 40)]
+    joint, own = ended_ms(rows)
+    assert own == joint == pytest.approx([step + 980 for step in STEPS])
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_sent_beside_gradients_of_one_size_ends_no_step(seed: int) -> None:
     """The longest silence, and the latest bytes, are those of tokens."""
