@@ -56,8 +56,10 @@ def _recut_streams(joint: JointSteps, ending: pl.DataFrame, settings: RhythmSett
     periods = streams.in_step.select("group", "group_period_ns").unique("group")
     every = streams.found.filter(pl.col("size_class") == WHOLE_PAIR)
     whole = nic_pairs.as_coded(_pausing_gradients(every, ending, periods, settings), joint.flows)
-    ended = streams.together.streams.filter("ended").select("group")
-    # Gradients that pause tell the end more exactly than the passes, which are seen by what never pauses.
+    alone = _groups_without_other_traffic(every, ending)
+    # Where blocks of context or tokens are sent, too, the backward pass does not end with its last long silence. And
+    # gradients that pause tell the end more exactly than the passes, which are seen by what never pauses.
+    ended = streams.together.streams.filter("ended", pl.col("group").is_in(alone.implode())).select("group")
     ended = ended.join(whole.filter("pauses"), on="group", how="anti")
     known = pl.concat([ended, streams.of_few.cast(ended.schema), _gradients_between_tokens(streams, ending)])
     groups = periods.join(known, on="group", how="anti")
@@ -69,7 +71,7 @@ def _recut_streams(joint: JointSteps, ending: pl.DataFrame, settings: RhythmSett
     ends = step_end_times(joint, np.searchsorted(pairs, whole["pair"].to_numpy()), numbers)
     names = whole["group"].gather(ragged.bounds(numbers)[:-1])
     steps = ends.with_columns(group=names.gather(ends["group"]))
-    anew = recut_at_step_ends(joint.flows, whole, steps, _groups_without_other_traffic(every, ending), settings)
+    anew = recut_at_step_ends(joint.flows, whole, steps, alone, settings)
     others = streams.together.streams.join(anew.streams, on="group", how="anti")
     found = streams.found.join(anew.streams, on="group", how="semi", maintain_order="left")
     shared = jointly_cut_streams(nic_pairs.as_coded(found, joint.flows), anew).select(streams.in_step.columns)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -10,6 +12,7 @@ import pytest
 from handmade import MB, MS, WINDOW, Row, every, flows, ring
 
 from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.step_division.groups.group_steps import Found, recut_at_step_ends
 from llmprism_tasks.stages.step_division.joint import gradient_ends, job_steps
 
 DEFAULT = RhythmSettings()
@@ -83,6 +86,29 @@ def test_what_never_pauses_takes_part_in_no_step() -> None:
         rows += [(begin, begin + 40, src, dst, 5 * MB) for begin in range(0, int(STEPS[-1]) + 1000, 40)]
     joint, own = ended_ms(rows)
     assert own == joint == pytest.approx([step + 980 for step in STEPS])
+
+
+@pytest.mark.parametrize(("links", "asked"), [([], False), (["ef", "fg", "gh", "he"], True)])
+def test_passes_tell_the_end_only_of_jobs_that_send_nothing_else(
+    links: list[str], monkeypatch: pytest.MonkeyPatch, *, asked: bool
+) -> None:
+    """Blocks of context are sent beside gradients, and the backward pass does not end with its last long silence. Of
+    shards it does, and nobody is asked anew where the steps end."""
+    table = flows(hybrid(31 * MB))
+    joint = job_steps.steps_of_jobs(table.with_columns(job_id=pl.lit("j")), DEFAULT)
+    together = joint.streams.together
+    ended = together._replace(streams=together.streams.with_columns(ended=pl.lit(value=True)))
+    joint = replace(joint, streams=replace(joint.streams, together=ended))
+    pairs = table.select("src_addr", "dst_addr").unique().filter(~pl.concat_str(pl.all()).is_in(links))
+    groups: list[str] = []
+
+    def recut(*args: Any) -> Found:
+        groups.extend(args[1]["group"].unique())
+        return recut_at_step_ends(*args)
+
+    monkeypatch.setattr(gradient_ends, "recut_at_step_ends", recut)
+    gradient_ends.steps_ended_by(joint, pairs.with_columns(kind=pl.lit("dp")), DEFAULT)
+    assert groups == (["j"] if asked else [])
 
 
 @pytest.mark.parametrize("seed", range(4))
