@@ -16,7 +16,14 @@ from llmprism_tasks.numerics.robust import MAJORITY, SURE
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.layout.job_layout import DEGREES, job_layouts
-from llmprism_tasks.stages.parallelism.pair_kinds import classifier, joined_messages, roles, step_filling, taking_turns
+from llmprism_tasks.stages.parallelism.pair_kinds import (
+    classifier,
+    dispatched,
+    joined_messages,
+    roles,
+    step_filling,
+    taking_turns,
+)
 from llmprism_tasks.stages.parallelism.pair_kinds.features import stream_steps, with_back
 from llmprism_tasks.stages.parallelism.pair_kinds.typical_steps import in_these, undisturbed
 from llmprism_tasks.stages.step_division import periodicity
@@ -184,6 +191,7 @@ def pair_kinds(
     steps = stream_steps(flows, pairs, periods, settings)
     judged = classifier.votes(steps, settings)
     judged = _with_turns(judged, flows, pairs, division.job_steps, periods, settings)
+    judged = _with_returned(judged, flows, pairs, settings)
     judged = _with_joined(judged, flows, pairs, periods, settings)
     judged = _with_relayed(judged, flows, pairs, job_members, periods, settings)
     # Where a pair sends all the time, or much of it is lost, its gaps may not tell the period that it keeps. Gradients
@@ -214,6 +222,20 @@ def _with_turns(
         judged.join(found, on="pair", how="left")
         .with_columns(pipeline=pl.max_horizontal("pipeline", "turns"))
         .drop("turns")
+    )
+
+
+def _with_returned(judged: pl.DataFrame, flows: pl.DataFrame, pairs: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """Add the votes of tokens that are as many bytes in every step."""
+    asked = judged.filter(
+        pl.max_horizontal("pipeline", "expert", "filling") < MAJORITY,
+        pl.col("presence") >= settings.parallelism.least_presence,
+    )
+    found = dispatched.returned(flows, pairs.join(asked, on="pair", how="semi"), settings)
+    return (
+        judged.join(found, on="pair", how="left")
+        .with_columns(expert=pl.max_horizontal("expert", "returned"))
+        .drop("returned")
     )
 
 

@@ -167,8 +167,11 @@ def recut_at_step_ends(
     -------
     the steps of groups that are silent between them, that end elsewhere, and of which no pair is a pipeline's
     """
+    # Two hosts that share parameters send each other as much, as the stages of a pipeline do. But a pipeline sends
+    # activations beside what ends its steps, and where nobody does, what never pauses is sharded.
+    shards = pairs.filter("pauses", pl.col("group").is_in(alone.implode()))
     linked = answered(pairs, settings).join(pairs.filter("pauses"), on="pair", how="anti")
-    linked = pairs.join(linked, on="pair", how="semi").select("group").unique()
+    linked = pairs.join(linked, on="pair", how="semi").join(shards, on="group", how="anti").select("group").unique()
     asked = pairs.join(linked, on="group", how="anti", maintain_order="left")
     times, offsets, groups = _flow_arrays_and_groups(flows, asked, None)
     ends = {group: part["end_ns"].to_numpy() for (group,), part in steps.group_by("group", maintain_order=True)}

@@ -40,7 +40,11 @@ def steps_ended_by(
     streams = _recut_streams(joint, pairs, settings)
     once = streams.once.join(pairs, on=PAIR, how="semi")
     chosen = pl.concat([_streams_of_pairs(streams, pairs).select(STREAM_COLUMNS), once.select(STREAM_COLUMNS)])
-    own = with_whole_steps(number_steps(joint.flows, streams, chosen, settings, joint.before_ns), settings)
+    own = number_steps(joint.flows, streams, chosen, settings, joint.before_ns)
+    cut = chosen.join(_uncut_pairs(own), on="pair", how="anti")
+    if 0 < cut.height < chosen.height:
+        own = number_steps(joint.flows, streams, cut, settings, joint.before_ns)
+    own = with_whole_steps(own, settings)
     own = replace(own, steps=_without_uncut_bursts(own))
     return replace(own, steps=_joint_step_numbers(own, joint, last_run=last_run))
 
@@ -51,8 +55,10 @@ def _recut_streams(joint: JointSteps, ending: pl.DataFrame, settings: RhythmSett
     periods = streams.in_step.select("group", "group_period_ns").unique("group")
     every = streams.found.filter(pl.col("size_class") == WHOLE_PAIR)
     whole = nic_pairs.as_coded(_pausing_gradients(every, ending, periods, settings), joint.flows)
-    ended = streams.together.streams.filter("ended").select("group")
-    # Gradients that pause tell the end more exactly than the passes, which are seen by what never pauses.
+    alone = _groups_without_other_traffic(every, ending)
+    # Where blocks of context or tokens are sent, too, the backward pass does not end with its last long silence. And
+    # gradients that pause tell the end more exactly than the passes, which are seen by what never pauses.
+    ended = streams.together.streams.filter("ended", pl.col("group").is_in(alone.implode())).select("group")
     ended = ended.join(whole.filter("pauses"), on="group", how="anti")
     known = pl.concat([ended, streams.of_few.cast(ended.schema), _gradients_between_tokens(streams, ending)])
     groups = periods.join(known, on="group", how="anti")
@@ -64,7 +70,7 @@ def _recut_streams(joint: JointSteps, ending: pl.DataFrame, settings: RhythmSett
     ends = joint.step_end_times(np.searchsorted(pairs, whole["pair"].to_numpy()), numbers)
     names = whole["group"].gather(ragged.bounds(numbers)[:-1])
     steps = ends.with_columns(group=names.gather(ends["group"]))
-    anew = recut_at_step_ends(joint.flows, whole, steps, _groups_without_other_traffic(every, ending), settings)
+    anew = recut_at_step_ends(joint.flows, whole, steps, alone, settings)
     others = streams.together.streams.join(anew.streams, on="group", how="anti")
     found = streams.found.join(anew.streams, on="group", how="semi", maintain_order="left")
     shared = jointly_cut_streams(nic_pairs.as_coded(found, joint.flows), anew).select(streams.in_step.columns)
@@ -172,16 +178,32 @@ def _with_last_step(known: pl.DataFrame, bursts: pl.DataFrame) -> pl.DataFrame:
     return of_steps.with_columns(joint=pl.col("joint") + (last & pl.all_horizontal(again)).fill_null(value=False))
 
 
+def _uncut_pairs(own: JointSteps) -> pl.DataFrame:
+    """Return the pairs that send most of their bytes in uncut bursts: `pair`. They never pause, and show no step, but
+    what they begin with would fall together with the gradients of the first."""
+    bursts = _bursts_in_steps(own).with_columns(place=own.places[own.steps >= 0])
+    uncut = _uncut_bursts(own)["burst"]
+    sent = pl.col("bytes").sum()
+    uncut_bytes = pl.col("bytes").filter(pl.col("burst").is_in(uncut.implode())).sum()
+    places = bursts.group_by("place").agg(sent, uncut=uncut_bytes).filter(pl.col("uncut") >= MAJORITY * pl.col("bytes"))
+    return own.flows.select("pair")[nic_pairs.starts_of_pairs(own.flows)[:-1]][places["place"]]
+
+
 def _without_uncut_bursts(own: JointSteps) -> Integers:
-    """Return the steps of bursts, -1 also for those that hold a whole step before the one that they end with: no gap
-    parted what their pair sent in these steps, so they end none."""
+    """Return the steps of bursts, -1 also for those that are uncut: they end none."""
+    steps = own.steps.copy()
+    steps[_uncut_bursts(own)["burst"].to_numpy()] = -1
+    return steps
+
+
+def _uncut_bursts(own: JointSteps) -> pl.DataFrame:
+    """Return the bursts that hold a whole step before the one that they end with, for no gap parted what their pair
+    sent in these steps: `burst`."""
     bursts = _bursts_in_steps(own)
     ends = bursts.group_by("job", "step").agg(pl.col("end_ns").max()).sort("job", "step")
     whole_step_before = ends.select("job", "step", since_ns=pl.col("end_ns").shift(2).over("job"))
-    uncut = bursts.join(whole_step_before, on=["job", "step"]).filter(pl.col("start_ns") < pl.col("since_ns"))
-    steps = own.steps.copy()
-    steps[uncut["burst"].to_numpy()] = -1
-    return steps
+    held = bursts.join(whole_step_before, on=["job", "step"]).filter(pl.col("start_ns") < pl.col("since_ns"))
+    return held.select("burst")
 
 
 def _bursts_in_steps(found: JointSteps) -> pl.DataFrame:

@@ -305,6 +305,26 @@ def test_experts_are_called_more_than_once_with_sizes_that_never_repeat(
     assert kind(experts(count, spread, fresh=fresh), gradients=AROUND) == expected
 
 
+@pytest.mark.parametrize(("comes_back", "expected"), [(True, "ep"), (False, "dp")])
+def test_experts_that_get_equal_bytes_in_all_give_them_back(*, comes_back: bool, expected: str) -> None:
+    """What two send each other is 10 MB in each dispatch, and in the combine, so that each pair sends as much in every
+    step. Else, what comes is cut as a collector may cut it."""
+    draw = random.Random(5)
+    rows: list[Row] = []
+    for begin in [begin + PERIOD * part for begin in BEGINS for part in (0.0, 0.2, 0.4, 0.6)]:
+        for src, dst in ("ac", "bd"):
+            first, second = (draw.randint(MB, 9 * MB) for _ in range(2))
+            returned = first if comes_back else second
+            rows += [(begin, begin + 1, src, dst, first), (begin, begin + 1, dst, src, 10 * MB - first)]
+            begin_back = begin + PERIOD * 0.05
+            rows += [(begin_back, begin_back + 1, dst, src, returned)]
+            rows += [(begin_back, begin_back + 1, src, dst, 10 * MB - returned)]
+            if not comes_back:  # to the same bytes in each step
+                rows += [(begin_back + 2, begin_back + 3, src, dst, 10 * MB + returned - first)]
+                rows += [(begin_back + 2, begin_back + 3, dst, src, 10 * MB + first - returned)]
+    assert kind(rows, gradients=AROUND) == expected
+
+
 def test_a_schedule_that_repeats_its_sizes_is_no_expert() -> None:
     """Five of twelve sizes are new in each step, with the default of a half; with two fifths they are experts."""
     rows = experts(12, 0.6, fresh=5 / 12)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
 from handmade import MB, MS, WINDOW, Row, every, flows, ring
 
 from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.step_division.groups.group_steps import Found, recut_at_step_ends
 from llmprism_tasks.stages.step_division.joint import gradient_ends, job_steps
 
 DEFAULT = RhythmSettings()
@@ -16,13 +21,13 @@ HOPS = ["ab", "bc", "cd", "da", "ef", "fg", "gh", "he"]
 REPLICAS = ["ae", "bf", "cg", "dh"]
 
 
-def hybrid(gradient: int = 2 * MB) -> list[Row]:
-    """Return steps that end after 980 ms: two groups of four NICs gather shards of parameters until 280 ms after a
-    step's begin, and from 480 ms on, each hop at times of its own. Gradients are reduced between the groups then."""
+def hybrid(gradient: int = 2 * MB, hops: Sequence[str] = HOPS) -> list[Row]:
+    """Return steps that end after 980 ms: groups of NICs gather shards of parameters until 280 ms after a step's begin,
+    and from 480 ms on, each hop at times of its own. Gradients are reduced between the groups then."""
     draw = np.random.default_rng(4)
     rows: list[Row] = []
     for step in STEPS:
-        for src, dst in HOPS:
+        for src, dst in hops:
             begins = [*draw.uniform(20, 270, 2), *draw.uniform(480, 960, 4)]
             rows += [(step + at, step + at + 10, src, dst, 20 * MB) for at in begins]
         for after in (560, 690, 820, 970):
@@ -64,6 +69,46 @@ def test_gradients_between_groups_that_share_parameters_end_the_step(gradient: i
     joint, own = ended_ms(hybrid(gradient))
     assert joint[1] % 1000 < 300
     assert own == (pytest.approx([step + 980 for step in STEPS]) if alone else joint)
+
+
+def test_two_who_share_parameters_are_no_link_of_a_pipeline() -> None:
+    """They send each other as much as stages of a pipeline do."""
+    joint, own = ended_ms(hybrid(hops=["ab", "ba", "cd", "dc", "ef", "fe", "gh", "hg"]))
+    assert joint[1] % 1000 < 300
+    assert own == pytest.approx([step + 980 for step in STEPS])
+
+
+def test_what_never_pauses_takes_part_in_no_step() -> None:
+    """Shards go around both ways without a pause, and show no step. But they would count as pairs that most steps lack,
+    so that the first one, which has none before it, would be none."""
+    rows = [row for row in hybrid() if row[2] + row[3] not in HOPS]
+    for src, dst in (*HOPS, *(hop[::-1] for hop in HOPS)):
+        rows += [(begin, begin + 40, src, dst, 5 * MB) for begin in range(0, int(STEPS[-1]) + 1000, 40)]
+    joint, own = ended_ms(rows)
+    assert own == joint == pytest.approx([step + 980 for step in STEPS])
+
+
+@pytest.mark.parametrize(("links", "asked"), [([], False), (["ef", "fg", "gh", "he"], True)])
+def test_passes_tell_the_end_only_of_jobs_that_send_nothing_else(
+    links: list[str], monkeypatch: pytest.MonkeyPatch, *, asked: bool
+) -> None:
+    """Blocks of context are sent beside gradients, and the backward pass does not end with its last long silence. Of
+    shards it does, and nobody is asked anew where the steps end."""
+    table = flows(hybrid(31 * MB))
+    joint = job_steps.steps_of_jobs(table.with_columns(job_id=pl.lit("j")), DEFAULT)
+    together = joint.streams.together
+    ended = together._replace(streams=together.streams.with_columns(ended=pl.lit(value=True)))
+    joint = replace(joint, streams=replace(joint.streams, together=ended))
+    pairs = table.select("src_addr", "dst_addr").unique().filter(~pl.concat_str(pl.all()).is_in(links))
+    groups: list[str] = []
+
+    def recut(*args: Any) -> Found:
+        groups.extend(args[1]["group"].unique())
+        return recut_at_step_ends(*args)
+
+    monkeypatch.setattr(gradient_ends, "recut_at_step_ends", recut)
+    gradient_ends.steps_ended_by(joint, pairs.with_columns(kind=pl.lit("dp")), DEFAULT)
+    assert groups == (["j"] if asked else [])
 
 
 @pytest.mark.parametrize("seed", range(4))

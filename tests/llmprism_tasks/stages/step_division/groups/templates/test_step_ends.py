@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import permutations
 
 import numpy as np
@@ -20,11 +21,12 @@ DEFAULT = RhythmSettings()
 STEPS = [1000.0 * number for number in range(30)]
 
 
-def ends(rows: list[Row], known: list[float], *, alone: bool = True) -> list[float]:
-    """Return when steps end, in ms, given when they did as somebody found them; none where nobody is asked."""
+def ends(rows: list[Row], known: list[float], *, alone: bool = True, pausing: Sequence[str] = ()) -> list[float]:
+    """Return when steps end, in ms, given when they did as somebody found them, and whose gradients pause; none where
+    nobody is asked."""
     table = nic_pairs.in_order(flows(rows))
     pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE_PAIR)
-    pairs = pairs.with_columns(group=pl.lit("g"), pauses=pl.lit(value=False))
+    pairs = pairs.with_columns(group=pl.lit("g"), pauses=pl.concat_str(nic_pairs.PAIR).is_in(pausing))
     found_ns = [WINDOW.start_ns + round(end * MS) for end in known]
     steps = pl.DataFrame({"group": "g", "end_ns": found_ns})
     found = recut_at_step_ends(table, pairs, steps, pl.Series(["g"] if alone else [], dtype=pl.String), DEFAULT)
@@ -90,6 +92,16 @@ def test_a_pipeline_is_not_asked() -> None:
     forth = messages("a", "b", [step + after for step in STEPS for after in (0, 100, 200)], 10 * MB)
     back = messages("b", "a", [step + after for step in STEPS for after in (400, 550, 700)], 10 * MB)
     assert ends([*forth, *back], [step + 110 for step in STEPS]) == []
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_who_shares_parameters_is_asked_unless_somebody_sends_activations(*, alone: bool) -> None:
+    """Two send each other as much, and reduce gradients with two others once in a step."""
+    rows: list[Row] = []
+    for pair, offsets in (("ab", (0, 100, 500, 700)), ("cd", (0, 100, 500, 700)), ("ac", (900,)), ("bd", (900,))):
+        rows += ring(pair, [step + after for step in STEPS for after in offsets], length=20, parts=1, size=20 * MB)
+    found = ends(rows, [step + 130 for step in STEPS], alone=alone, pausing=["ac", "ca", "bd", "db"])
+    assert found == (pytest.approx([step + 920 for step in STEPS]) if alone else [])
 
 
 @pytest.mark.parametrize(("twice", "asked"), [(8, True), (12, False)])
