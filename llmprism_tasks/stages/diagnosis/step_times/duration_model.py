@@ -99,8 +99,10 @@ def chance_of_so_many(some_ns: npt.NDArray[np.int64], every_ns: npt.NDArray[np.i
 
     Parameters
     ----------
-    some_ns : lengths of some of the steps; not empty
+    some_ns : lengths of some of the steps; of none, the chance is 1
     every_ns : lengths of all steps, these among them
     """
     model = fitted(every_ns)
-    return 1.0 if model is None else binomial.tail(some_ns.size, every_ns.size, model.chance(float(some_ns.min())))
+    if model is None or not some_ns.size:
+        return 1.0
+    return binomial.tail(some_ns.size, every_ns.size, model.chance(float(some_ns.min())))
