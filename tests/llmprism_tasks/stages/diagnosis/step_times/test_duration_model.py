@@ -84,7 +84,7 @@ def test_steps_that_vary_log_normally_by_a_third_raise_no_alarm() -> None:
 
 
 def test_so_many_long_steps_are_chance_where_all_steps_vary_as_much() -> None:
-    """Of sixty steps the longest quarter is what any distribution has, or none; three that are twice as long are not."""
+    """Of sixty steps the longest quarter is what any distribution has, or none; three twice as long are not."""
     steps = np.sort(lengths(60, 0.05))
     assert chance_of_so_many(steps[-15:], steps) > 0.1
     assert chance_of_so_many(2 * steps[-3:], np.append(steps[:-3], 2 * steps[-3:])) < 1e-6
