@@ -13,7 +13,7 @@ UNIT = 10 * MB
 SEND = 10.0
 """Milliseconds that they take on the wire."""
 
-Bursts = list[tuple[float, int]]
+Bursts = list[tuple[float, float]]
 """The silence before each burst, ms, and how many layers' parameters it moves."""
 
 

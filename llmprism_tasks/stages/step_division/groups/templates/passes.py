@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from llmprism_tasks.numerics.robust import MAJORITY, THOUSANDFOLD_NATS, Floats, Integers, self_weighted_median
+from llmprism_tasks.stages.step_division.groups.balance import MAIN_LINK_BYTES
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 
@@ -78,6 +79,9 @@ def end_of_backward(
     edge = _falling_edge(np.median(profiles, axis=0), count, jitter, parts)
     if edge is None:
         return None
+    # Who comes first sends what fits into buffers, and the rest when all are there: that ends nothing.
+    at = at[bursts[:-1] >= MAIN_LINK_BYTES * burst]
+    bursts = np.diff(np.concatenate([[0.0], at, sent[-1:]]))
     grows = np.log(np.maximum(bursts[1:], 1.0) / np.maximum(bursts[:-1], 1.0))
     around = (at - begins) / size - edge
     near = np.abs(around) <= burst / np.median(step)

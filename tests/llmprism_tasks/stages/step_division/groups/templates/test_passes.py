@@ -65,6 +65,15 @@ def test_steps_that_end_with_the_forward_pass_end_with_the_backward_pass(merged:
     assert ratio(bursts, turn) == pytest.approx(sum(moved[turn + 1 :]) / sum(moved), abs=0.01)
 
 
+@pytest.mark.parametrize("early", [0.01, 0.05])
+def test_what_is_sent_ahead_of_the_others_ends_no_step(early: float) -> None:
+    """Who comes first in the backward pass sends a little, and the rest when all are there."""
+    bursts, turn = step(LAYERS), LAYERS - 2
+    parts = [part for wait, units in bursts[turn + 1 :] for part in ((0.7 * wait, early), (0.3 * wait, units - early))]
+    moved = [units for _, units in bursts]
+    assert ratio([*bursts[: turn + 1], *parts], turn) == pytest.approx(sum(moved[turn + 1 :]) / sum(moved), abs=0.01)
+
+
 def test_steps_that_end_with_the_backward_pass_are_right() -> None:
     assert ratio(step(LAYERS), -1) == 0.0
 
