@@ -99,8 +99,8 @@ def chance_of_so_many(some_ns: npt.NDArray[np.int64], every_ns: npt.NDArray[np.i
 
     Parameters
     ----------
-    some_ns : lengths of some of the steps; of none, the chance is 1
-    every_ns : lengths of all steps, these among them
+    some_ns : lengths of some of the steps, or of the pauses in them; of none, the chance is 1
+    every_ns : the same of all steps, these among them
     """
     model = fitted(every_ns)
     if model is None or not some_ns.size:

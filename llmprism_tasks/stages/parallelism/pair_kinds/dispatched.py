@@ -3,7 +3,9 @@
 A router may send as many tokens in all of two directions, whatever it sends in each: then a pair carries equal bytes in
 every step, as gradients do. But what an expert's NIC gets in a dispatch it returns in the combine, to the byte. So each
 size goes one way and then the other in the same step, and hardly ever in another step. Gradients have sizes that repeat
-in every step; of those that a collector splits or joins, the parts come one way alone, or both ways at once.
+in every step; of those that a collector splits or joins, the parts mostly come one way alone, or both ways at once. A
+ring of two returns its halves as well: where a collector cuts these at other places in each step, some of them look
+like tokens, and the pair is less sure to be of gradients.
 """
 
 from __future__ import annotations

@@ -421,6 +421,13 @@ def test_of_a_path_that_was_slow_in_one_step_all_its_devices_are_told(beside: bo
     assert (row["candidates"] == ["leaf-0 - s1", "leaf-1 - s1"]) == beside
 
 
+def test_two_nics_one_of_which_was_slow_in_one_step_are_no_slow_network() -> None:
+    """One of them may have lost its link: the others clear all that lies between them."""
+    slow, well = both("a", "d", 20, "leaf-0 s1 leaf-1"), both("b", "e", 1, "leaf-0 s1 leaf-1")
+    (row,) = told(job(slow, well, both("c", "f", 1, "leaf-0 s1 leaf-1"), lost=1900, slow=[*[False] * 20, True]))
+    assert row["kind"] != "slow_network"
+
+
 @pytest.mark.parametrize(("before", "told_of"), [(7_600, 2), (7_900, 1), (8_900, 1), (9_100, 0)])
 def test_a_run_of_slow_steps_is_one_of_steps_that_lost_as_much(before: float, told_of: int) -> None:
     """Pauses of 10 and 7.5 s after a step that lost less than half of them: three alike are a fault that lasts."""

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import polars as pl
 import pytest
-from handmade import MB, Row, every, flows, settings
+from handmade import MB, Row, every, flows, ring, settings
 
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.joint import job_steps, refusal
@@ -52,3 +52,18 @@ def test_what_the_data_end_in_the_middle_of_may_still_come_back(
     steps = job_steps.steps_of_jobs(flows(rows).with_columns(job_id=pl.lit("j")), settings().rhythm)
     assert steps.streams.together.streams.is_empty()
     assert found == [parts]
+
+
+@pytest.mark.parametrize(("hosts", "together", "refused"), [("abcd", False, 1), ("ab", True, 0)])
+def test_only_what_single_pairs_show_is_refused(
+    hosts: str, together: bool, refused: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if nobody sends alike in steps: a template of all pairs says what is alike in them."""
+    buckets = [begin + at for begin in every(2400, count=STEPS, start=500) for at in range(0, 1500, 300)]
+    ahead = ring(hosts, [at - 22 for at in buckets], length=1, parts=1, size=2 * MB)
+    alone = ring(hosts, every(1000, count=STEPS, start=500))
+    rows = [*ahead, *ring(hosts, buckets, length=6, parts=1)] if together else alone
+    joint = job_steps.steps_of_jobs(flows(rows).with_columns(job_id=pl.lit("j")), settings().rhythm)
+    assert joint.streams.together.streams.is_empty() != together
+    monkeypatch.setattr(refusal.balance, "alike_bytes_ratio", lambda *_: 0.0)
+    assert refusal.groups_without_steps(joint, settings().rhythm).height == refused
