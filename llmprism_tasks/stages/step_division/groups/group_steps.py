@@ -15,7 +15,7 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS
 from llmprism_tasks.numerics import asof, ragged
-from llmprism_tasks.numerics.robust import MAJORITY, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups import balance
 from llmprism_tasks.stages.step_division.groups.group_cut import (
@@ -28,6 +28,7 @@ from llmprism_tasks.stages.step_division.groups.pooled_traffic import Times, Tra
 from llmprism_tasks.stages.step_division.groups.sample import Sample, likeliest, samples
 from llmprism_tasks.stages.step_division.groups.templates.fit import FOREVER
 from llmprism_tasks.stages.step_division.groups.templates.levels import (
+    NEARLY_ALL,
     Steps,
     takes_part,
 )
@@ -196,12 +197,34 @@ def _flow_arrays_and_groups(
     place = np.searchsorted(flows["pair"].to_numpy()[offsets[:-1]], pairs["pair"].to_numpy())
     begins, ends, sizes = (flows[name].to_numpy() for name in nic_pairs.TIMES)
     heavy = pl.col("bytes") >= LEAST_PAIR_BYTES * pl.col("bytes").max().over("group")
-    span = pl.col("last_ns") - pl.col("first_ns")
-    throughout = span >= PRESENT_SHARE * span.filter(heavy).median().over("group")
+    span, lasts = pl.col("last_ns") - pl.col("first_ns"), pl.col("lasts_ns")
+    throughout = span >= PRESENT_SHARE * lasts.filter(heavy).median().over("group")
+    timed = pairs.with_columns(lasts_ns=_times_of_nearly_all_bytes(begins, sizes, offsets)[place])
     looked_at = pairs.select("pair", "group", "src_addr", "dst_addr", place=place).filter(
-        pairs.select(throughout & heavy).to_series()
+        timed.select(throughout & heavy).to_series()
     )
     return (begins, ends, sizes), offsets, _split_into_groups(looked_at.sort("group", "pair"), parts)
+
+
+def _times_of_nearly_all_bytes(begins: Integers, sizes: Integers, offsets: Integers) -> Floats:
+    """Return how long each pair sends, as nearly all of its bytes have it: ns, shape (pairs,).
+
+    What chatters for minutes before a job begins is next to nothing of them. Evenly sent bytes take as long in all as
+    the middle ones do for their share.
+
+    Parameters
+    ----------
+    begins, sizes : ns and bytes of all flows, those of a pair together, in the order of time
+    offsets : shape (pairs + 1,), where each pair's begin
+    """
+    sent = np.concatenate([[0.0], np.cumsum(sizes)])
+    low, high = sent[offsets[:-1]], sent[offsets[1:]]
+    cut = (1 - NEARLY_ALL) / 2
+    first, last = (
+        begins[np.clip(np.searchsorted(sent, low + share * (high - low), "right") - 1, offsets[:-1], offsets[1:] - 1)]
+        for share in (cut, 1 - cut)
+    )
+    return np.asarray((last - first) / NEARLY_ALL)
 
 
 def _keep_explained_groups(found: list[Found | None], pairs: pl.DataFrame, settings: RhythmSettings) -> Found:

@@ -91,6 +91,14 @@ def test_foreign_bytes_between_two_of_the_nics_hide_no_step() -> None:
     assert ends(steps_of(begins), copy) == pytest.approx(expected(begins), abs=1e-3)
 
 
+def test_chatter_long_before_a_job_hides_none_of_its_pairs() -> None:
+    """Two replicas, of which one has chattered with the other for two minutes: what both send has to be looked at."""
+    begins = [120_000 + begin for begin in uneven(20)]
+    chatter: list[Row] = [(at, at + 1, "a", "b", 20_000) for at in (0, 50_000, 90_000)]
+    rows = [*steps_of(begins, "ab"), *chatter]
+    assert ends(rows, pair="ab") == ends(rows, pair="ba") == pytest.approx(expected(begins), abs=1e-3)
+
+
 def layered(count: int, spread: float, *, other: int = 0, between: float = 0.7) -> list[Row]:
     """Return steps of a sharded model: eight layers as far apart as the steps are, give or take so much, the first of
     which has another size. Some of the steps send half of a layer more.
