@@ -51,16 +51,6 @@ def test_two_steps_yield_to_one(of_parts: float, clear: bool) -> None:
     assert steps(explained=1.0, clarity=1.4, of_parts=of_parts).is_clear() == clear
 
 
-@pytest.mark.parametrize(("clarity", "halves"), [(2.5 + A_BIT, True), (2.5, False)])
-@pytest.mark.parametrize(("parts", "two"), [(2.0, True), (2 * (1 + SAME_TEMPLATE / 2), True), (2.2, False), (3, False)])
-def test_two_halves_are_one_step_if_its_silences_are_clearer(
-    clarity: float, halves: bool, parts: float, two: bool
-) -> None:
-    half = steps(explained=1.0, clarity=2.5)
-    whole = steps(explained=1.0, clarity=clarity)._replace(template=np.array([parts]))
-    assert is_scatter_and_gather(whole, half) == (halves and two)
-
-
 @pytest.mark.parametrize(
     ("parts", "explained", "times"),
     [
@@ -149,12 +139,9 @@ def test_steps_of_which_some_are_lost_are_not_parts_of_several() -> None:
     assert not has_more(two, one, bursts([0] * count, [UNIT] * count))
 
 
-@pytest.mark.parametrize("parts", [2, 3, 6])
-@pytest.mark.parametrize(("share", "longer"), [(0.9, False), (1.1, True)])
-def test_silences_where_larger_segments_end_are_longer_and_not_by_chance(
-    parts: int, share: float, *, longer: bool
-) -> None:
-    """Of so many parts each; chance has as many tries."""
+def one_and_several(parts: int, share: float) -> tuple[Steps, Steps]:
+    """Return segments, and several of them together; the silences after the latter are longer by so much of what chance
+    does at most, which has as many tries."""
     larger = 6
     count = parts * larger
     error = np.sqrt(0.05 / larger + 0.05 / (count - larger))
@@ -169,8 +156,46 @@ def test_silences_where_larger_segments_end_are_longer_and_not_by_chance(
         template=parts * one.template,
     )
     one, several = (some._replace(until_ns=np.append(some.until_ns, 10**9)) for some in (one, several))
-    one, several = (some._replace(ends_ns=np.append(some.ends_ns, 10**9)) for some in (one, several))
+    return one._replace(ends_ns=np.append(one.ends_ns, 10**9)), several._replace(
+        ends_ns=np.append(several.ends_ns, 10**9)
+    )
+
+
+@pytest.mark.parametrize("parts", [2, 3, 6])
+@pytest.mark.parametrize(("share", "longer"), [(0.9, False), (1.1, True)])
+def test_silences_where_larger_segments_end_are_longer_and_not_by_chance(
+    parts: int, share: float, *, longer: bool
+) -> None:
+    one, several = one_and_several(parts, share)
     assert is_between_longer(several, one) is longer
+
+
+@pytest.mark.parametrize(("share", "halves"), [(0.9, False), (1.1, True)], ids=["by chance", "longer"])
+@pytest.mark.parametrize(("times", "two"), [(1.0, True), (1 + SAME_TEMPLATE / 2, True), (1.1, False), (1.5, False)])
+def test_two_halves_are_one_step_if_the_silences_after_it_are_longer_and_not_by_chance(
+    share: float, times: float, *, halves: bool, two: bool
+) -> None:
+    """The clearer of two that are the same but for chance is no step of two halves."""
+    half, whole = one_and_several(2, share)
+    whole = whole._replace(template=times * whole.template, clarity=half.clarity + A_BIT)
+    assert is_scatter_and_gather(whole, half) == (halves and two)
+
+
+@pytest.mark.parametrize(
+    ("whole", "likely"),
+    [
+        ([False] * 4 + [True] * 7, True),
+        ([True] * 7 + [False] * 4, True),
+        ([True] * 3 + [False] * 2 + [True] * 4, True),
+        ([True] * 3 + [False] * 3 + [True] * 4, False),
+        ([False] * 9 + [True] * 2, False),
+    ],
+    ids=["before", "after", "few between", "more between", "two steps"],
+)
+def test_what_comes_before_the_first_step_and_after_the_last_makes_steps_no_less_likely(
+    whole: list[bool], *, likely: bool
+) -> None:
+    assert cut(list(range(len(whole))), whole).is_likely() is likely
 
 
 def test_passes_that_move_equal_bytes_to_others_are_no_steps() -> None:
