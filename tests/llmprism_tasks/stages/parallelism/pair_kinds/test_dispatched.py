@@ -60,6 +60,14 @@ def test_sizes_that_go_one_way_alone_are_nothing(seed: int) -> None:
     assert max(ratios.values()) <= 0.25
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_sizes_that_come_back_in_the_next_step_as_well_are_nothing(seed: int) -> None:
+    """Where records are cut anywhere, and are many or much alike, some size comes back by chance."""
+    draw = np.random.default_rng(seed)
+    ratios = told(exchanged(lambda: int(draw.uniform(5, 5.01) * MB), back=lambda there, here: (here, there)))
+    assert max(ratios.values()) <= 0.25
+
+
 def test_sizes_that_repeat_in_every_step_are_nothing() -> None:
     sizes = iter([2 * MB, 3 * MB, 4 * MB, 5 * MB, 6 * MB, 7 * MB, 8 * MB, 9 * MB] * len(STEPS))
     assert told(exchanged(lambda: next(sizes), back=lambda there, here: (here, there))) == {"ab": 0.0, "ba": 0.0}
