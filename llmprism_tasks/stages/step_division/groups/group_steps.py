@@ -90,6 +90,7 @@ def steps_together(
     by_bytes: bool = False,
     parts: pl.Series | None = None,
     turns: pl.DataFrame | None = None,
+    turning: pl.Series | None = None,
 ) -> Found:
     """Find the steps of groups whose pairs show them together.
 
@@ -101,6 +102,8 @@ def steps_together(
     parts : groups that are pipelines: their steps end where nothing is under way, if nothing else tells them
     turns : `group`, `period_ns`, `alone`: how long links take from one turn to the next, and whether no other pairs
         send much
+    turning : groups that are but lines of links: what the bytes tell of these is a step if they turn once in it, and
+        else a micro-batch, for silences between micro-batches are longer than those inside, too
 
     Returns
     -------
@@ -110,6 +113,7 @@ def steps_together(
     linked = set(_groups_with_links(pairs, settings)["group"])
     in_line = set(_groups_in_line(pairs, settings)["group"])
     turn_ns = {} if turns is None else dict(turns.select("group", "period_ns").rows())
+    by_turns = set() if turning is None else set(turning)
     alone = set() if turns is None else set(turns.filter("alone")["group"])
 
     def find(traffic: Traffic, name: object) -> Steps | None:
@@ -119,11 +123,12 @@ def steps_together(
         # Links of which activations are next to nothing beside gradients still turn in each step.
         by_passes = name not in linked and name not in turn_ns
         turn = turn_ns.get(name, np.nan)
-        steps = repeated(traffic, settings, by_bytes=by_bytes, by_passes=by_passes, by_pauses=by_pauses, turn_ns=turn)
+        asked = {"by_bytes": by_bytes, "by_passes": by_passes, "by_pauses": by_pauses, "by_turns": name in by_turns}
+        steps = repeated(traffic, settings, **asked, turn_ns=turn)
         # Single pairs tell the ends by gradients; each link of a pipeline is silent for longest somewhere else.
         if steps is not None and name in alone and steps.turns_once(turn):
             return steps._replace(told=True)
-        return steps
+        return None if steps is not None and name in by_turns and not steps.told else steps
 
     found = [
         _find_group_steps(times, offsets, group, settings, partial(find, name=group.pairs["group"][0]))

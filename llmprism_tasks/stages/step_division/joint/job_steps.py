@@ -116,9 +116,12 @@ def _steps_of_groups(
     answered = pl.concat([in_step.select("group"), together.streams.select("group")]).unique()
     silent = whole.join(answered, on="group", how="anti", maintain_order="left")
     parts = refused.filter("parts").select("group")
-    in_lines = _pipeline_only_groups(nic_pairs.as_coded(silent, flows), settings, emptied=True).cast(parts.schema)
-    piped = pl.concat([parts, in_lines])["group"]
-    rest = steps_together(flows, silent, settings, by_bytes=True, parts=piped, turns=turns)
+    coded = nic_pairs.as_coded(silent, flows)
+    in_lines, emptied = (_pipeline_only_groups(coded, settings, emptied=after) for after in (False, True))
+    piped = pl.concat([parts, emptied.cast(parts.schema)])["group"]
+    rest = steps_together(
+        flows, silent, settings, by_bytes=True, parts=piped, turns=turns, turning=in_lines.cast(parts.schema)["group"]
+    )
     untold = alone.filter(pl.col("size_class") != AT_LAGS).join(
         pl.concat([known, refused.select("group")]), on="group", how="anti", maintain_order="left"
     )

@@ -66,6 +66,7 @@ def repeated(
     by_bytes: bool,
     by_passes: bool,
     by_pauses: bool = True,
+    by_turns: bool = False,
     turn_ns: float = np.nan,
 ) -> Steps | None:
     """Return the steps of a group: what the smallest template between whose segments the silences stand out makes of
@@ -81,11 +82,11 @@ def repeated(
     by_passes : whether a forward and a backward pass may; those of pipelines are no two lengths of silence
     by_pauses : whether a silence longer than a step may be a pause; where only links of a pipeline are seen, these are
         silent while other stages work
+    by_turns : whether links have to turn once in what the byte clock tells
     turn_ns : how long most links of a pipeline take from one turn to the next, which is a step; NaN if none turns
     """
-    find = partial(
-        _find_steps, settings=settings, by_bytes=by_bytes, by_passes=by_passes, by_pauses=by_pauses, turn_ns=turn_ns
-    )
+    asked = {"by_bytes": by_bytes, "by_passes": by_passes, "by_pauses": by_pauses, "by_turns": by_turns}
+    find = partial(_find_steps, settings=settings, **asked, turn_ns=turn_ns)
     best = find(traffic)
     if best is None:
         return None
@@ -156,7 +157,14 @@ def _cut_after_reductions(
 
 
 def _find_steps(
-    traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool, by_passes: bool, by_pauses: bool, turn_ns: float
+    traffic: Traffic,
+    settings: RhythmSettings,
+    *,
+    by_bytes: bool,
+    by_passes: bool,
+    by_pauses: bool,
+    by_turns: bool,
+    turn_ns: float,
 ) -> Steps | None:
     """Return what the smallest template with passes, or with clear silences between its segments, makes of a group;
     where there is none, what comes again by the byte clock; where this tells no steps either, the best template."""
@@ -193,7 +201,7 @@ def _find_steps(
         found is not None
         and found.is_likely()
         and (
-            found.clarity >= CLOCKED_CLEAR_SIGMAS
+            (found.clarity >= CLOCKED_CLEAR_SIGMAS and not by_turns)
             or found.turns_once(turn_ns)
             or (by_passes and _leaves_nothing(found, traffic))
         )

@@ -41,6 +41,7 @@ def ends(
     turn: float | None = None,
     alone: bool = False,
     by_bytes: bool = False,
+    line: bool = False,
 ) -> list[float]:
     """Return the ends of steps as a pair shows them, in ms; none where the group shows none together, of those that are
     told or of those that are not.
@@ -50,11 +51,13 @@ def ends(
     turn : ms from one turn of a link to the next; None if none turns
     alone : whether all pairs turn
     by_bytes : whether the byte clock may tell the steps
+    line : whether the group is but a line of links
     """
     table = nic_pairs.in_order(flows(*parts))
     pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE_PAIR).with_columns(group=pl.lit("g"))
     turns = None if turn is None else pl.DataFrame({"group": ["g"], "period_ns": [turn * MS], "alone": [alone]})
-    found = steps_together(table, pairs, DEFAULT, turns=turns, by_bytes=by_bytes)
+    lines = pl.Series(["g"] if line else [], dtype=pl.String)
+    found = steps_together(table, pairs, DEFAULT, turns=turns, by_bytes=by_bytes, turning=lines)
     found = found.of(found.streams.filter(told=told))
     shown = found.streams.filter(pl.col("pair") == pairs.filter(src_addr=pair[0], dst_addr=pair[1])["pair"][0])
     if shown.is_empty():
@@ -137,6 +140,31 @@ def test_silences_need_not_tell_what_the_bytes_do_unless_links_turn_at_other_tim
     """What has no links has no micro-batches."""
     rows = layered(40, 0.2, between=0.0)
     assert len(ends(rows, by_bytes=True, turn=None if turn is None else turn * 976)) == steps
+
+
+def micro_batches(count: int) -> list[Row]:
+    """Return micro-batches of a pipeline of four stages: single activations and gradients are 60 ms apart, give or take
+    some, and micro-batches twice as far."""
+    draw = np.random.default_rng(1)
+    links, rows, begin = [(0, 1), (1, 2), (2, 3), (3, 2), (2, 1), (1, 0)], [], 0.0
+    for _ in range(count):
+        for place, (sender, receiver) in enumerate(links):
+            rows.append((begin, begin + 20, "abcd"[sender], "abcd"[receiver], 20 * MB))
+            begin += 20 + 60 * math.exp(draw.normal(0, 0.4) + (0.7 if place == len(links) - 1 else 0))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("line", "turn", "found"),
+    [(False, None, True), (True, None, False), (True, 1.1, False), (True, 1.0, True)],
+    ids=["no line", "no turn", "other turns", "turns"],
+)
+def test_what_comes_again_on_a_line_of_links_is_a_micro_batch_unless_they_turn_once_in_it(
+    turn: float | None, *, line: bool, found: bool
+) -> None:
+    rows = micro_batches(40)
+    period = (rows[-6][0] - rows[0][0]) / 39
+    assert bool(ends(rows, by_bytes=True, line=line, turn=None if turn is None else turn * period)) is found
 
 
 @pytest.mark.parametrize(("count", "steps"), [(7, 0), (8, 8)])

@@ -207,6 +207,16 @@ def test_a_line_that_never_turns_repeats_with_its_micro_batches_and_has_no_steps
     assert len(ends_ms(steps(flows(exchanges(*links))))) == count
 
 
+def test_micro_batches_on_a_line_are_no_steps_though_the_silences_between_them_are_longer() -> None:
+    """What a minute holds of a step that is longer: neither gradients nor a turn."""
+    draw, begin, rows = random.Random(1), 0.0, list[Row]()
+    for _ in range(60):
+        for place, link in enumerate(("ab", "bc", "cd")):
+            rows += [(begin, begin + 20, *link, 20 * MB), (begin + 5, begin + 25, *link[::-1], 20 * MB)]
+            begin += 25 + 60 * draw.lognormvariate(0.7 if place == 2 else 0.0, 0.4)
+    assert ends_ms(steps(flows(rows))) == []
+
+
 def test_a_line_whose_pairs_send_several_sizes_may_be_a_tree_of_gradients() -> None:
     rows = [row for link in ("ab", "bc") for row in ring(link, every(1000, count=12))]
     assert len(ends_ms(steps(flows(rows)))) == 12
