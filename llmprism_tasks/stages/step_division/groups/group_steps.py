@@ -123,8 +123,10 @@ def steps_together(
         # Links of which activations are next to nothing beside gradients still turn in each step.
         by_passes = name not in linked and name not in turn_ns
         turn = turn_ns.get(name, np.nan)
-        asked = {"by_bytes": by_bytes, "by_passes": by_passes, "by_pauses": by_pauses, "by_turns": name in by_turns}
-        steps = repeated(traffic, settings, **asked, turn_ns=turn)
+        # Two hosts that share parameters send each other as much, too. But they are in rings, and nothing turns.
+        by_whole = not (name in in_line or name in by_turns or name in turn_ns)
+        asked = {"by_bytes": by_bytes, "by_passes": by_passes, "by_pauses": by_pauses}
+        steps = repeated(traffic, settings, **asked, by_turns=name in by_turns, by_whole=by_whole, turn_ns=turn)
         # Single pairs tell the ends by gradients; each link of a pipeline is silent for longest somewhere else.
         if steps is not None and name in alone and steps.turns_once(turn):
             return steps._replace(told=True)

@@ -67,6 +67,7 @@ def repeated(
     by_passes: bool,
     by_pauses: bool = True,
     by_turns: bool = False,
+    by_whole: bool = False,
     turn_ns: float = np.nan,
 ) -> Steps | None:
     """Return the steps of a group: what the smallest template between whose segments the silences stand out makes of
@@ -83,9 +84,11 @@ def repeated(
     by_pauses : whether a silence longer than a step may be a pause; where only links of a pipeline are seen, these are
         silent while other stages work
     by_turns : whether links have to turn once in what the byte clock tells
+    by_whole : whether the byte clock tells steps if these are many and nothing is sent between them
     turn_ns : how long most links of a pipeline take from one turn to the next, which is a step; NaN if none turns
     """
-    asked = {"by_bytes": by_bytes, "by_passes": by_passes, "by_pauses": by_pauses, "by_turns": by_turns}
+    asked = {"by_bytes": by_bytes, "by_passes": by_passes, "by_pauses": by_pauses}
+    asked |= {"by_turns": by_turns, "by_whole": by_whole}
     find = partial(_find_steps, settings=settings, **asked, turn_ns=turn_ns)
     best = find(traffic)
     if best is None:
@@ -164,6 +167,7 @@ def _find_steps(
     by_passes: bool,
     by_pauses: bool,
     by_turns: bool,
+    by_whole: bool,
     turn_ns: float,
 ) -> Steps | None:
     """Return what the smallest template with passes, or with clear silences between its segments, makes of a group;
@@ -203,7 +207,7 @@ def _find_steps(
         and (
             (found.clarity >= CLOCKED_CLEAR_SIGMAS and not by_turns)
             or found.turns_once(turn_ns)
-            or (by_passes and _leaves_nothing(found, traffic))
+            or (by_whole and _leaves_nothing(found, traffic))
         )
         and not any(has_more(larger, found, traffic) for larger in likely)
     ):

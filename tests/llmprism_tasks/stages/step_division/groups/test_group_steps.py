@@ -102,7 +102,9 @@ def test_chatter_long_before_a_job_hides_none_of_its_pairs() -> None:
     assert ends(rows, pair="ab") == ends(rows, pair="ba") == pytest.approx(expected(begins), abs=1e-3)
 
 
-def layered(count: int, spread: float, *, other: int = 0, between: float = 0.7) -> list[Row]:
+def layered(
+    count: int, spread: float, *, other: int = 0, between: float = 0.7, nics: str = "abcd", first: int = 60
+) -> list[Row]:
     """Return steps of a sharded model: eight layers as far apart as the steps are, give or take so much, the first of
     which has another size. Some of the steps send half of a layer more.
 
@@ -115,8 +117,8 @@ def layered(count: int, spread: float, *, other: int = 0, between: float = 0.7) 
     begin = 0.0
     for step in range(count):
         for layer in range(8):
-            size = (60 if layer == 0 else 20) + (10 if layer == 3 and step < other else 0)
-            rows += ring("abcd", [begin], length=20, parts=1, size=size * MB)
+            size = (first if layer == 0 else 20) + (10 if layer == 3 and step < other else 0)
+            rows += ring(nics, [begin], length=20, parts=1, size=size * MB)
             begin += 20 + 100 * math.exp(draw.normal(0, spread) + (between if layer == 7 else 0))
     return rows
 
@@ -168,8 +170,16 @@ def test_what_comes_again_on_a_line_of_links_is_a_micro_batch_unless_they_turn_o
 
 
 @pytest.mark.parametrize(("count", "steps"), [(7, 0), (8, 8)])
-def test_bytes_alone_tell_many_steps_that_leave_nothing_between_them(count: int, steps: int) -> None:
-    assert len(ends(layered(count, 0.2, between=0.0), by_bytes=True)) == steps
+@pytest.mark.parametrize("nics", ["abcd", "ab"], ids=["ring", "two hosts that share parameters"])
+def test_bytes_alone_tell_many_steps_that_leave_nothing_between_them(nics: str, count: int, steps: int) -> None:
+    assert len(ends(layered(count, 0.2, between=0.0, nics=nics), by_bytes=True)) == steps
+
+
+@pytest.mark.parametrize(("line", "turn"), [(True, None), (False, 1.1)], ids=["line", "turns elsewhere"])
+def test_bytes_alone_tell_no_steps_of_a_pipeline(turn: float | None, *, line: bool) -> None:
+    rows = layered(12, 0.2, between=0.0, nics="ab")
+    period = (rows[-16][0] - rows[0][0]) / 11
+    assert ends(rows, by_bytes=True, line=line, turn=None if turn is None else turn * period) == []
 
 
 def test_bytes_tell_no_steps_if_most_of_what_is_sent_is_in_none() -> None:
