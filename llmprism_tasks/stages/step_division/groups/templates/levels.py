@@ -148,10 +148,9 @@ def times_of(larger: Steps, tried: list[Steps]) -> list[int]:
 
 def is_scatter_and_gather(step: Steps, part: Steps) -> bool:
     """Say whether a template is the two halves of a step, which a sharded optimizer keeps apart: the silences after
-    every other half are longer than those after the others, and not by chance. Pauses after every other step look the
-    same, and are rare."""
+    every other half are clearer than those after each. Pauses after every other step look the same, and are rare."""
     twice = abs(np.log(step.template.sum() / part.template.sum() / SCATTER_AND_GATHER)) <= SAME_TEMPLATE
-    return bool(twice and is_between_longer(step, part))
+    return bool(twice and step.clarity > part.clarity)
 
 
 def has_same_pairs(steps: Steps, traffic: Traffic) -> bool:

@@ -51,6 +51,16 @@ def test_two_steps_yield_to_one(of_parts: float, clear: bool) -> None:
     assert steps(explained=1.0, clarity=1.4, of_parts=of_parts).is_clear() == clear
 
 
+@pytest.mark.parametrize(("clarity", "halves"), [(2.5 + A_BIT, True), (2.5, False)])
+@pytest.mark.parametrize(("parts", "two"), [(2.0, True), (2 * (1 + SAME_TEMPLATE / 2), True), (2.2, False), (3, False)])
+def test_two_halves_are_one_step_if_its_silences_are_clearer(
+    clarity: float, halves: bool, parts: float, two: bool
+) -> None:
+    half = steps(explained=1.0, clarity=2.5)
+    whole = steps(explained=1.0, clarity=clarity)._replace(template=np.array([parts]))
+    assert is_scatter_and_gather(whole, half) == (halves and two)
+
+
 @pytest.mark.parametrize(
     ("parts", "explained", "times"),
     [
@@ -168,17 +178,6 @@ def test_silences_where_larger_segments_end_are_longer_and_not_by_chance(
 ) -> None:
     one, several = one_and_several(parts, share)
     assert is_between_longer(several, one) is longer
-
-
-@pytest.mark.parametrize(("share", "halves"), [(0.9, False), (1.1, True)], ids=["by chance", "longer"])
-@pytest.mark.parametrize(("times", "two"), [(1.0, True), (1 + SAME_TEMPLATE / 2, True), (1.1, False), (1.5, False)])
-def test_two_halves_are_one_step_if_the_silences_after_it_are_longer_and_not_by_chance(
-    share: float, times: float, *, halves: bool, two: bool
-) -> None:
-    """The clearer of two that are the same but for chance is no step of two halves."""
-    half, whole = one_and_several(2, share)
-    whole = whole._replace(template=times * whole.template, clarity=half.clarity + A_BIT)
-    assert is_scatter_and_gather(whole, half) == (halves and two)
 
 
 @pytest.mark.parametrize(
