@@ -87,9 +87,16 @@ def repeated(
     by_whole : whether the byte clock tells steps if these are many and nothing is sent between them
     turn_ns : how long most links of a pipeline take from one turn to the next, which is a step; NaN if none turns
     """
-    asked = {"by_bytes": by_bytes, "by_passes": by_passes, "by_pauses": by_pauses}
-    asked |= {"by_turns": by_turns, "by_whole": by_whole}
-    find = partial(_find_steps, settings=settings, **asked, turn_ns=turn_ns)
+    find = partial(
+        _find_steps,
+        settings=settings,
+        by_bytes=by_bytes,
+        by_passes=by_passes,
+        by_pauses=by_pauses,
+        by_turns=by_turns,
+        by_whole=by_whole,
+        turn_ns=turn_ns,
+    )
     best = find(traffic)
     if best is None:
         return None
