@@ -95,6 +95,7 @@ def step_progress_at(
         return None
     endpoints = division.endpoints.join(whole, on="step", how="semi")
     job_steps = division.job_steps.join(whole, on="step", how="semi").sort("step")
+    endpoints, job_steps = _ended_together(endpoints, job_steps, settings)
     placed = completion.step_of_flows(bulk, endpoints, job_steps)
     ended_ns = int(job_steps["end_ns"].max())  # type: ignore[arg-type]
     begun = placed.filter(pl.col("step").is_null())
@@ -159,6 +160,31 @@ def _whole_steps(endpoints: pl.DataFrame, bulk: pl.DataFrame, settings: Settings
     )
     complete &= even or again["src_addr"].n_unique() > MAJORITY * nics
     return steps.select("step") if complete else steps[:-1].select("step")
+
+
+def _ended_together(
+    endpoints: pl.DataFrame, job_steps: pl.DataFrame, settings: Settings
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """End the last step of NICs that have moved more in it than in others, and end it far later, where the others do.
+
+    The beginning of an unfinished step may be taken for the end of the step before. In other steps NICs end as far from
+    each other as they may: twice that is far.
+
+    Parameters
+    ----------
+    endpoints, job_steps : whole steps, as `Division` has them
+    """
+    is_last = pl.col("step") == endpoints["step"].max()
+    spread = pl.col("end_ns").max() - pl.col("end_ns").min()
+    spread_ns = endpoints.filter(~is_last).group_by("step").agg(spread)["end_ns"].max()
+    usual = pl.col("bytes").median().over("addr")
+    last = endpoints.filter((pl.col("bytes") <= (1 + settings.rhythm.same_size) * usual) & is_last)
+    until_ns = last["end_ns"].max()
+    if until_ns is None:
+        return endpoints, job_steps
+    late = is_last & (pl.col("end_ns") - until_ns > DISSIMILARITY_RATIO * spread_ns)
+    end_ns = pl.when(late).then(until_ns).otherwise("end_ns")
+    return endpoints.with_columns(end_ns=end_ns), job_steps.with_columns(end_ns=end_ns)
 
 
 def _unevenness(part: pl.Expr) -> pl.Expr:
