@@ -174,15 +174,13 @@ def _ended_together(
     ----------
     endpoints, job_steps : whole steps, as `Division` has them
     """
-    is_last = pl.col("step") == endpoints["step"].max()
-    spread = pl.col("end_ns").max() - pl.col("end_ns").min()
-    spread_ns = endpoints.filter(~is_last).group_by("step").agg(spread)["end_ns"].max()
+    is_last = pl.col("step") == pl.col("step").max()
+    spread_ns = endpoints.filter(~is_last).group_by("step").agg(pl.col("end_ns").max() - pl.col("end_ns").min())
     usual = pl.col("bytes").median().over("addr")
-    last = endpoints.filter((pl.col("bytes") <= (1 + settings.rhythm.same_size) * usual) & is_last)
-    until_ns = last["end_ns"].max()
-    if until_ns is None:
-        return endpoints, job_steps
-    late = is_last & (pl.col("end_ns") - until_ns > DISSIMILARITY_RATIO * spread_ns)
+    as_usual = is_last & (pl.col("bytes") <= (1 + settings.rhythm.same_size) * usual)
+    far_ns = DISSIMILARITY_RATIO * spread_ns["end_ns"].cast(pl.Float64).to_numpy().max()
+    until_ns = endpoints.select(pl.col("end_ns").filter(as_usual).max()).item()
+    late = is_last & (pl.col("end_ns") - until_ns > far_ns)
     end_ns = pl.when(late).then(until_ns).otherwise("end_ns")
     return endpoints.with_columns(end_ns=end_ns), job_steps.with_columns(end_ns=end_ns)
 
