@@ -13,7 +13,7 @@ import polars as pl
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics import ragged
 from llmprism_tasks.numerics.asof import AFTER_ALL
-from llmprism_tasks.numerics.robust import Flags, Integers
+from llmprism_tasks.numerics.robust import LEAST_RECURRENCES, Flags, Integers
 from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
 from llmprism_tasks.stages.liveness.kernels.trickle import trickles
 from llmprism_tasks.stages.step_division.stage_lines import ends_of_pairs, main_pairs
@@ -45,16 +45,18 @@ BIN_NS = 1_000_000_000
 """Bins in which silences are searched, one second; parts of one message follow each other sooner."""
 
 
-def is_beyond_chatter(bulk: pl.DataFrame, *, least_ns: int) -> Flags:
+def is_beyond_chatter(bulk: pl.DataFrame, *, least_ns: int, same_size: float) -> Flags:
     """Return which flows are sent about times when their pair moves more than chatter, or no later after one than the
     pair pauses in each step.
 
-    What follows the last of these times by a second and more is chatter where it is small.
+    What follows the last of these times by a second and more is chatter where it is small, unless most of the pair's
+    bursts began with as much: who comes early to an exchange sends a little, and waits for the others.
 
     Parameters
     ----------
     bulk : flows, as `nic_pairs.in_order` returns
     least_ns : the shortest time for which a job is called silent
+    same_size : ratio by which two records of one size may differ
     """
     if bulk.is_empty():
         return np.zeros(0, np.bool_)
@@ -73,6 +75,8 @@ def is_beyond_chatter(bulk: pl.DataFrame, *, least_ns: int) -> Flags:
         reach=least_ns // 2,
         pause=BIN_NS,
         longer=LONGER_BY_STEPS,
+        same=same_size,
+        recurs=LEAST_RECURRENCES,
     )
 
 

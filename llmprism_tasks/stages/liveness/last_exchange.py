@@ -1,6 +1,7 @@
 """Last exchange: how much speaks for the one host of a ring that took no part in what all others had begun.
 
-A job may have several rings, such as one of each stage of a pipeline, and links that go both ways beside them.
+A job may have several rings, such as one of each stage of a pipeline, and links that go both ways beside them. Where
+each NIC sends to all others, as to the experts of all, that is an exchange of all of them, and counts as a ring.
 
 Each member of a ring sends its own part first, whoever else is there. The one that has stopped does not. What is sent
 to it may fill its buffers all the same, or its sender waits for it. So it sends nothing, or it is not seen at all,
@@ -78,21 +79,26 @@ def _rings(pairs: pl.DataFrame, hosts: Mapping[str, str]) -> Iterator[pl.DataFra
     """Yield the pairs of the rings of each set of hosts that have begun an exchange, and owe the rest of it; with
     `src_host`, `dst_host`."""
     one_way = pairs.join(opposite(pairs), on=PAIR, how="anti")
-    if one_way.is_empty():
-        return
-    placed = one_way.with_columns(
-        pl.col(f"{end}_addr").replace_strict(hosts, default=None).alias(f"{end}_host") for end in ("src", "dst")
-    ).join(connected_nics(one_way, one_way), left_on="src_addr", right_on="addr")
+    both_ways = pairs.join(one_way, on=PAIR, how="anti")
     sent, heard = (pl.col(end).unique().sort() for end in PAIR)
-    clusters = placed.group_by("cluster").agg(
-        ring=sent.implode() == heard.implode(),
-        inside=(pl.col("src_host") == pl.col("dst_host")).any() | pl.col("src_host").is_null().any(),
-        places=pl.col("src_host").unique().sort().str.join(" "),
-    )
-    whole = placed.join(clusters.filter("ring", ~pl.col("inside")), on="cluster", maintain_order="left")
-    for _, ring in whole.group_by("places", maintain_order=True):
-        if ring["src_host"].n_unique() >= LEAST_VOTERS and ring["owes"].any() and ring["last_ns"].count():
-            yield ring
+    nics = pl.col("src_addr").n_unique()
+    # Three NICs that all send to each other may be a pipeline whose first and last stage share the embedding.
+    with_all = (pl.len() == nics * (nics - 1)) & (nics > LEAST_VOTERS)
+    for some, is_exchange in ((one_way, sent.implode() == heard.implode()), (both_ways, with_all)):
+        if some.is_empty():
+            continue
+        placed = some.with_columns(
+            pl.col(f"{end}_addr").replace_strict(hosts, default=None).alias(f"{end}_host") for end in ("src", "dst")
+        ).join(connected_nics(some, some), left_on="src_addr", right_on="addr")
+        clusters = placed.group_by("cluster").agg(
+            exchange=is_exchange,
+            inside=(pl.col("src_host") == pl.col("dst_host")).any() | pl.col("src_host").is_null().any(),
+            places=pl.col("src_host").unique().sort().str.join(" "),
+        )
+        whole = placed.join(clusters.filter("exchange", ~pl.col("inside")), on="cluster", maintain_order="left")
+        for _, ring in whole.group_by("places", maintain_order=True):
+            if ring["src_host"].n_unique() >= LEAST_VOTERS and ring["owes"].any() and ring["last_ns"].count():
+                yield ring
 
 
 def factor_of_chance(probability: float) -> float:

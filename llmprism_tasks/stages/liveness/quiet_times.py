@@ -46,7 +46,8 @@ class Gap:
 def beyond_chatter(bulk: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """Return the flows of jobs in order, less heartbeats and logs, which a job that stands still sends as well."""
     bulk = nic_pairs.in_order(bulk)
-    return bulk.filter(pl.Series(is_beyond_chatter(bulk, least_ns=restart_silence_ns(settings))))
+    works = is_beyond_chatter(bulk, least_ns=restart_silence_ns(settings), same_size=settings.traffic.same_size)
+    return bulk.filter(pl.Series(works))
 
 
 def restart_silence_ns(settings: Settings) -> int:

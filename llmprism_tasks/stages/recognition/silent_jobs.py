@@ -158,7 +158,7 @@ def _silent_pairs(
     """
     bulk = nic_pairs.in_order(bulk)
     least_ns = int(settings.traffic.restart_silence_s * NANOSECONDS_PER_SECOND)
-    moves = is_beyond_chatter(bulk, least_ns=least_ns)
+    moves = is_beyond_chatter(bulk, least_ns=least_ns, same_size=settings.traffic.same_size)
     sizes, ends = (bulk[column].to_numpy() for column in ("bytes", "flow_end_ns"))
     first = nic_pairs.starts_of_pairs(bulk)[:-1]
     pairs = nic_pairs.pairs_of(bulk, PAIR).with_columns(

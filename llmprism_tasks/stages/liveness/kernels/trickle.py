@@ -1,7 +1,8 @@
 """Trickles: transfers about which their series moves next to nothing, and small ones after which it does not go on.
 
 A series that moves much in bursts begins a burst as late after the last one as it has paused between earlier bursts. If
-it stops there, the beginning is little, and nothing much is near it; yet it is no trickle.
+it stops there, the beginning is little, and nothing much is near it; yet it is no trickle. Nor is a small transfer if
+most bursts began with one of its size: it is the beginning of the next burst.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from llmprism_tasks.numerics.jit import FLOAT64, FLOAT64S, INT64, INT64S, kernel
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 
 
-@kernel(INT64S, INT64S, INT64S, INT64S, FLOAT64S, INT64, INT64, INT64, FLOAT64)
+@kernel(INT64S, INT64S, INT64S, INT64S, FLOAT64S, INT64, INT64, INT64, FLOAT64, FLOAT64, INT64)
 def trickles(
     starts: Integers,
     ends: Integers,
@@ -23,6 +24,8 @@ def trickles(
     reach: int,
     pause: int,
     longer: float,
+    same: float,
+    recurs: int,
 ) -> Flags:
     """Return which transfers are trickles, shape (transfers,).
 
@@ -36,12 +39,15 @@ def trickles(
     pause : from which a transfer that follows the one before it later than this begins something new
     longer : the ratio by which a pause may be longer than the second longest of the same series before it: once, a
         series may have paused for anything
+    same : the ratio by which two transfers of one size may differ
+    recurs : how many bursts, at least, have begun with a transfer of one size where that shows anything
     """
     marked = np.zeros(starts.size, np.bool_)
+    begun = np.zeros(starts.size and np.diff(offsets).max(), np.int64)
     for series in range(least.size):
         first, until, before, after = offsets[series], offsets[series], 0, 0
         last = worked = starts[first] - pause - 1
-        longest = second = 0
+        longest = second = bursts = 0
         for i in range(offsets[series], offsets[series + 1]):
             while until < offsets[series + 1] and starts[until] <= starts[i] + reach:
                 after += sizes[until]
@@ -49,7 +55,14 @@ def trickles(
             while starts[first] < starts[i] - reach:
                 before -= sizes[first]
                 first += 1
-            over = after < least[series] and sizes[i] < small and starts[i] - last > pause
+            begins = starts[i] - last > pause
+            over = begins and after < least[series] and sizes[i] < small
+            if over:
+                alike = (np.abs(begun[:bursts] - sizes[i]) <= same * sizes[i]).sum()
+                over = alike < recurs or 2 * alike <= bursts
+            elif begins and after >= least[series] and i + 1 < offsets[series + 1] and starts[i + 1] - ends[i] <= pause:
+                begun[bursts] = sizes[i]
+                bursts += 1
             since = starts[i] - worked
             if before + after >= least[series]:
                 second = max(second, min(longest, since))

@@ -16,14 +16,15 @@ from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.numerics.robust import LEAST_RECURRENCES, MAJORITY
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.liveness.foreign import CHATTER_BYTES, MOST_FOREIGN_PAIRS
+from llmprism_tasks.stages.liveness.foreign import CHATTER_BYTES, IDLE_SHARE_OF_NIC, MOST_FOREIGN_PAIRS
 from llmprism_tasks.stages.liveness.progress.next_send import moments_of_pairs, next_sends, share_of_lost
 from llmprism_tasks.stages.liveness.progress.turn import in_turn
 from llmprism_tasks.stages.liveness.progress.usual_pause import is_at_usual_pause
 from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.step_division.division import Division, divide
 from llmprism_tasks.stages.step_division.periodicity import PAIR
-from llmprism_tasks.stages.traffic.clusters import connected_nics
+from llmprism_tasks.stages.traffic.both_ways import both_ways
+from llmprism_tasks.stages.traffic.clusters import addresses, connected_nics, numbered_ends
 from llmprism_tasks.stages.traffic.opposite import opposite
 
 LEAST_STEPS, LEAST_STEPS_NS = 6, 120 * NANOSECONDS_PER_SECOND
@@ -94,12 +95,14 @@ def step_progress_at(
         return None
     endpoints = division.endpoints.join(whole, on="step", how="semi")
     job_steps = division.job_steps.join(whole, on="step", how="semi").sort("step")
+    endpoints, job_steps = _ended_together(endpoints, job_steps, settings)
     placed = completion.step_of_flows(bulk, endpoints, job_steps)
     ended_ns = int(job_steps["end_ns"].max())  # type: ignore[arg-type]
     begun = placed.filter(pl.col("step").is_null())
     steps = _flows_of_last_steps(placed, job_steps)
-    pairs = _participating_pairs(steps)
-    aside = pairs_outside_steps(steps, pairs, division.periodic)
+    acks = acknowledging_pairs(_participating_pairs(steps))
+    begun, steps = (flows.join(acks, on=PAIR, how="anti", maintain_order="left") for flows in (begun, steps))
+    aside = pairs_outside_steps(steps, _participating_pairs(steps), division.periodic)
     begun, steps = (flows.filter(~pl.col("pair").is_in(aside.implode())) for flows in (begun, steps))
     pairs = _participating_pairs(steps)
     if foreign is not None:
@@ -157,6 +160,29 @@ def _whole_steps(endpoints: pl.DataFrame, bulk: pl.DataFrame, settings: Settings
     )
     complete &= even or again["src_addr"].n_unique() > MAJORITY * nics
     return steps.select("step") if complete else steps[:-1].select("step")
+
+
+def _ended_together(
+    endpoints: pl.DataFrame, job_steps: pl.DataFrame, settings: Settings
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """End the last step of NICs that have moved more in it than in others, and end it far later, where the others do.
+
+    The beginning of an unfinished step may be taken for the end of the step before. In other steps NICs end as far from
+    each other as they may: twice that is far.
+
+    Parameters
+    ----------
+    endpoints, job_steps : whole steps, as `Division` has them
+    """
+    is_last = pl.col("step") == pl.col("step").max()
+    spread_ns = endpoints.filter(~is_last).group_by("step").agg(pl.col("end_ns").max() - pl.col("end_ns").min())
+    usual = pl.col("bytes").median().over("addr")
+    as_usual = is_last & (pl.col("bytes") <= (1 + settings.rhythm.same_size) * usual)
+    far_ns = DISSIMILARITY_RATIO * spread_ns["end_ns"].cast(pl.Float64).to_numpy().max()
+    until_ns = endpoints.select(pl.col("end_ns").filter(as_usual).max()).item()
+    late = is_last & (pl.col("end_ns") - until_ns > far_ns)
+    end_ns = pl.when(late).then(until_ns).otherwise("end_ns")
+    return endpoints.with_columns(end_ns=end_ns), job_steps.with_columns(end_ns=end_ns)
 
 
 def _unevenness(part: pl.Expr) -> pl.Expr:
@@ -278,6 +304,20 @@ def _participating_pairs(steps: pl.DataFrame) -> pl.DataFrame:
     sent = steps.group_by(*PAIR, "step").agg(pl.col("bytes").sum())
     often = 2 * pl.len() >= steps["step"].n_unique()
     return sent.group_by(PAIR).agg(usual=pl.col("bytes").median(), often=often).filter("often").drop("often")
+
+
+def acknowledging_pairs(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs that move next to nothing beside what their NICs move: they acknowledge what they receive.
+
+    A transport does so, be its process alive or not. Such a pair is due at no time, and a ring that it answers still
+    goes one way.
+
+    Parameters
+    ----------
+    pairs : `src_addr`, `dst_addr`, `usual` (bytes per step)
+    """
+    moved = both_ways(*numbered_ends(pairs, addresses(pairs)), pairs["usual"].to_numpy())
+    return pairs.filter(pl.col("usual") < IDLE_SHARE_OF_NIC * pl.Series(moved)).select(PAIR)
 
 
 def pairs_outside_steps(steps: pl.DataFrame, pairs: pl.DataFrame, periodic: pl.Series) -> pl.Series:

@@ -37,7 +37,7 @@ def still_at_work(*parts: list[Row]) -> set[tuple[str, str, int]]:
 def kept(*parts: list[Row]) -> pl.DataFrame:
     inside = nic_pairs.inside_jobs(flows(*parts), pl.DataFrame({"addr": list(NICS), "job_id": "j"}))
     bulk = nic_pairs.in_order(inside)
-    works = is_beyond_chatter(bulk, least_ns=10 * SECOND_NS)
+    works = is_beyond_chatter(bulk, least_ns=10 * SECOND_NS, same_size=0.02)
     return nic_pairs.named(bulk.filter(pl.Series(works)))
 
 
@@ -66,6 +66,25 @@ def test_what_is_small_after_the_last_message_is_chatter_unless_it_is_a_part_of_
     pace = [(at, at + 100, "a", "b", 10 * MB) for at in every(1000, count=41)]
     last = [(40_000 + after_ms, 40_001 + after_ms, "a", "b", size)]
     assert kept(pace, last).height == len(pace) + works
+
+
+@pytest.mark.parametrize(
+    ("begun", "first", "size", "works"),
+    [
+        (4, 200, 31_000, True),
+        (3, 200, 31_000, True),
+        (2, 200, 31_000, False),
+        (4, 200, 33_000, False),
+        (4, 1500, 31_000, False),
+    ],
+)
+def test_what_each_burst_began_with_begins_the_next_one(begun: int, first: float, size: int, works: bool) -> None:
+    """Four steps, 8 s apart, of which some begin with a small record soon before the others. A step later a record of
+    that size comes, or of another one, and nothing follows: one of the members hangs."""
+    starts = every(8000, count=4)
+    small = [(at, at + 1, "a", "b", 31_000) for at in starts[:begun]]
+    rest = [(at + first, at + first + 800, "a", "b", 100 * MB) for at in starts]
+    assert kept(small, rest, [(32_000, 32_001, "a", "b", size)]).height == begun + len(rest) + works
 
 
 @pytest.mark.parametrize(("after", "works"), [(1.2, True), (1.3, False)])

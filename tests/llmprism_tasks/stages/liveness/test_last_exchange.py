@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import polars as pl
 import pytest
@@ -53,6 +53,16 @@ def test_of_two_either_is_first(hosts: str, tells: bool) -> None:
 def test_a_pipeline_is_no_ring() -> None:
     pairs = pl.DataFrame({"src_addr": ["a", "b"], "dst_addr": ["b", "a"], "last_ns": [0, 9 * MS], "owes": True})
     assert absences(pairs, 0, {"a": "a", "b": "b"}, 0.01) == {}
+
+
+@pytest.mark.parametrize(("hosts", "tells"), [("abc", False), ("abcd", True)])
+def test_where_each_sends_to_all_others_one_may_be_absent(hosts: str, tells: bool) -> None:
+    """Of three, the first and the last stage of a pipeline may share the embedding."""
+    last = {"a": None, "b": 998 * MS, "c": 999 * MS, "d": 1000 * MS}
+    rows = [(src, dst, None if dst == "a" else last[src], True) for src, dst in permutations(hosts, 2)]
+    pairs = pl.DataFrame(rows, ["src_addr", "dst_addr", "last_ns", "owes"], orient="row")
+    found = absences(pairs, 0, {host: host for host in hosts}, 1e-9)
+    assert {host for host, one in found.items() if one.factor > 1} == ({"a"} if tells else set())
 
 
 @pytest.mark.parametrize(("nics", "most"), [(1, 10), (2, 100)])

@@ -1,4 +1,5 @@
-"""A transfer is a trickle if little is moved about it, or if it is small, begins something, and little follows."""
+"""A transfer is a trickle if little is moved about it, or if it is small, begins something, and little follows; but
+not if most bursts began with one of its size."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from llmprism_tasks.stages.liveness.kernels.trickle import trickles
 
-REACH, PAUSE, SMALL, LONGER = 10, 2, 5, 0.25
+REACH, PAUSE, SMALL, LONGER, SAME, RECURS = 10, 2, 5, 0.25, 0.3, 2
 TRANSFERS = st.lists(st.tuples(st.integers(0, 100), st.integers(1, 9), st.integers(0, 5)), max_size=12, min_size=1)
 
 
@@ -20,11 +21,22 @@ def test_what_is_near_counts(series: list[tuple[list[tuple[int, int, int]], int]
     offsets = np.cumsum([0, *(len(some) for some in ordered)])
     least = np.array([bar for _, bar in series], dtype=np.float64)
     found = trickles(
-        starts, starts + lengths, sizes, offsets, least, small=SMALL, reach=REACH, pause=PAUSE, longer=LONGER
+        starts,
+        starts + lengths,
+        sizes,
+        offsets,
+        least,
+        small=SMALL,
+        reach=REACH,
+        pause=PAUSE,
+        longer=LONGER,
+        same=SAME,
+        recurs=RECURS,
     )
     expected = []
     for some, (_, bar) in zip(ordered, series, strict=True):
         works: tuple[list[int], int] = ([], some[0][0] - PAUSE - 1)
+        begun: list[int] = []
         for place, (at, size, length) in enumerate(some):
             near = sum(more for when, more, _ in some if abs(when - at) <= REACH)
             following = sum(more for when, more, _ in some[place:] if when <= at + REACH)
@@ -33,5 +45,11 @@ def test_what_is_near_counts(series: list[tuple[list[tuple[int, int, int]], int]
             if near >= bar:
                 works = ([*pauses, at - worked], max(worked, at + length))
             later = near < bar and at - worked > (1 + LONGER) * sorted([0, 0, *pauses])[-2]
-            expected.append(later or (following < bar and size < SMALL and at - last > PAUSE))
+            alike = sum(abs(first - size) <= SAME * size for first in begun)
+            begins = at - last > PAUSE
+            little = begins and following < bar and size < SMALL
+            expected.append(later or (little and (alike < RECURS or 2 * alike <= len(begun))))
+            soon = some[place + 1 : place + 2] and some[place + 1][0] - at - length <= PAUSE
+            if begins and following >= bar and soon:
+                begun.append(size)
     assert found.tolist() == expected

@@ -14,8 +14,10 @@ from llmprism_tasks.stages.liveness.progress import step_progress
 from llmprism_tasks.stages.liveness.progress.step_progress import (
     StepProgress,
     _are_micro_batches,
+    _ended_together,
     _is_whole,
     _whole_steps,
+    acknowledging_pairs,
     pairs_outside_steps,
     step_progress_at,
 )
@@ -210,3 +212,34 @@ def test_a_few_pairs_without_a_period_that_nothing_comes_back_to_are_due_at_no_t
     )
     periodic = pl.Series([number for number, one in enumerate(ends) if one not in irregular], dtype=pl.Int64)
     assert sorted(ends[number] for number in pairs_outside_steps(steps, steps, periodic)) == aside
+
+
+@pytest.mark.parametrize(("back", "acknowledge"), [(0.001, True), (0.01, False)])
+def test_what_acknowledges_a_ring_takes_no_part_in_it(back: float, acknowledge: bool) -> None:
+    """Acknowledgements are a thousandth of what is sent, the smallest activations a hundredth."""
+    sizes = dict.fromkeys(RING, 100.0 * MB) | {one[::-1]: back * 100 * MB for one in RING}
+    pairs = pl.DataFrame([(*one, size) for one, size in sizes.items()], ["src_addr", "dst_addr", "usual"], orient="row")
+    found = {"".join(pair) for pair in acknowledging_pairs(pairs).rows()}
+    assert found == ({one[::-1] for one in RING} if acknowledge else set())
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "moved", "before_ms", "end_ms"),
+    [(400, 110, 20, 20), (400, 110, 250, 400), (30, 110, 20, 30), (400, 100, 20, 400)],
+    ids=["a begun step", "no lock step", "in lock step", "later without more bytes"],
+)
+def test_the_beginning_of_another_step_does_not_end_the_last_one(
+    late_ms: int, moved: int, before_ms: int, end_ms: int
+) -> None:
+    """Two of four NICs seem to end the last step later than the others, which end it up to 20 ms apart."""
+    ends = {step: [0, 20, 0, before_ms] for step in range(5)} | {5: [0, 20, late_ms, late_ms]}
+    rows = [
+        (addr, step, 1000 * step + after, moved * MB if (step, after) == (5, late_ms) else 100 * MB)
+        for step, afters in ends.items()
+        for addr, after in zip("abcd", afters, strict=True)
+    ]
+    endpoints = pl.DataFrame(rows, ["addr", "step", "end_ns", "bytes"], orient="row")
+    job_steps = endpoints.group_by("step").agg(pl.col("end_ns").max()).sort("step")
+    nics, steps = _ended_together(endpoints, job_steps, settings())
+    assert steps["end_ns"].to_list() == [*job_steps["end_ns"][:-1], 5000 + end_ms]
+    assert nics.filter(step=5)["end_ns"].max() == 5000 + end_ms
