@@ -270,7 +270,8 @@ def _likelier(cycled: Steps, best: Steps | None, fitting: Fitting) -> Steps:
     if times_larger > SAME_TEMPLATE:
         return cycled if _silence_between(best, fitting) >= cycled.period_ns else best
     parts = round(float(np.exp(-times_larger)))
-    return cycled if parts > 1 and has_visible_passes(cycled, fitting, parts) else best
+    several = parts < 2 or is_several(cycled, best, fitting.traffic)  # by chance, silences are longer again
+    return cycled if not several and has_visible_passes(cycled, fitting, parts) else best
 
 
 def _silence_between(steps: Steps, fitting: Fitting) -> float:
