@@ -319,8 +319,8 @@ def _choose_clear_template(
 
 def _steps_of_buckets(buckets: Steps, tried: list[Steps], fitting: Fitting) -> Steps | None:
     """Return the clearest larger template, if nobody sends between its segments for as long as a forward pass takes;
-    None if none is clearer. A longer or a shorter silence may be a pause after several steps."""
-    larger = [one for one in tried if one.template.sum() > buckets.template.sum() and one.clarity > buckets.clarity]
+    None if the silences there are no longer. A longer or a shorter one may be a pause after several steps."""
+    larger = [one for one in tried if one.template.sum() > buckets.template.sum() and is_between_longer(one, buckets)]
     best = max(larger, key=lambda one: one.clarity, default=None)
     if best is None:
         return None
