@@ -111,10 +111,10 @@ def _chance_in_place(
     near = pl.lit(same_size * usual)  # type: ignore[operator]
     as_usual = others.select(((pl.col("total") - total).abs() <= near).mean()).item()
     stood = flows.filter(pl.col("step") == number, pl.col("flow_start_ns") <= since_ns)["bytes"].sum()
-    began = others.select("step", "began_ns", "end_ns", "total", flow_start_ns="began_ns", bytes=0)
+    began = others.select("step", "began_ns", "end_ns", "total", flow_start_ns="began_ns", bytes=pl.lit(0, pl.Int64))
     sent = flows.join(others.select("step", "began_ns", "end_ns", "total"), on="step").select(began.columns)
     moments = (
-        pl.concat([began, sent.cast(began.schema)])
+        pl.concat([began, sent])
         .sort("step", "flow_start_ns")
         .with_columns(
             left=pl.col("total") - pl.col("bytes").cum_sum().over("step"),

@@ -74,8 +74,9 @@ def _rings_of_hosts(sent: pl.DataFrame, reducing: pl.DataFrame, nics: pl.DataFra
 def _rail_deviations(sent: pl.DataFrame, reducing: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     """Return for each two rails of a job whether they are alike, as those of one ring are: `job_id`, RAILS, `alike`.
 
-    They are unless NICs of two hosts vary more if they are on both rails than if they are on one, or than two of one
-    host do.
+    They are unless NICs of two hosts vary more if they are on both rails than two of one host do, or than those on one
+    rail whose hosts are two hops apart. The ends of a hop begin alike in any case: what is sent first leaves when its
+    receiver is there, too.
     """
     moments = (
         sent.join(reducing.select("pair", "job_id", addr="src_addr"), on="pair")
@@ -85,15 +86,30 @@ def _rail_deviations(sent: pl.DataFrame, reducing: pl.DataFrame, nics: pl.DataFr
     )
     along = rails.hops(reducing, nics).filter(pl.col("src_rank") == pl.col("dst_rank"))
     neighbours = along.select("job_id", host="src_host", other_host="dst_host").unique()
+    back = neighbours.rename({"host": "other_host", "other_host": "host"})
+    two_hops = (
+        neighbours.join(
+            neighbours.rename({"host": "other_host", "other_host": "next_host"}), on=["job_id", "other_host"]
+        )
+        .select("job_id", "host", other_host="next_host")
+        .filter(pl.col("host") != pl.col("other_host"))
+        .unique()
+        .join(pl.concat([neighbours, back.select(neighbours.columns)]), on=neighbours.columns, how="anti")
+    )
     others = moments.rename({name: f"other_{name}" for name in ("addr", "host", "rank", *MOMENTS)})
     both = [
         moments.join(others, left_on=["job_id", "step", "host"], right_on=["job_id", "step", "other_host"]),
-        moments.join(neighbours, on=["job_id", "host"]).join(others, on=["job_id", "step", "other_host"]),
+        *(
+            moments.join(apart, on=["job_id", "host"]).join(others, on=["job_id", "step", "other_host"])
+            for apart in (neighbours, two_hops)
+        ),
     ]
-    within, between = (_deviations(of) for of in both)
-    same = between.filter(pl.col("rank") == pl.col("other_rank")).group_by("job_id").agg(pl.col(MOMENTS).median())
+    within, between, farther = (_deviations(of) for of in both)
+    same = farther.filter(pl.col("rank") == pl.col("other_rank")).group_by("job_id").agg(pl.col(MOMENTS).median())
     strangers = between.filter(pl.col("rank") < pl.col("other_rank"))
-    compared = strangers.join(within, on=["job_id", *RAILS], suffix="_within").join(same, on="job_id", suffix="_same")
+    compared = strangers.join(within, on=["job_id", *RAILS], suffix="_within").join(
+        same, on="job_id", how="left", suffix="_same"
+    )
     more = pl.max_horizontal(pl.lit(UNLIKE), 1 + CHANCE / pl.col("steps").sqrt())
     unlike = (
         pl.max_horizontal(more * pl.min_horizontal(f"{name}_within", f"{name}_same"), pl.lit(LOCK_STEP_MS * 1e6))

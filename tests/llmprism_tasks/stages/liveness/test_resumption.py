@@ -20,7 +20,7 @@ CUT = 20_000
 """When the step begins in which the job falls silent, in ms."""
 
 
-def trains(until: float, *, quiet: float = 0.1) -> list[Row]:
+def trains(until: float, *, quiet: float = 0.1, size: int = MB) -> list[Row]:
     """Return a job's records: each burst of a step is larger than the one before it."""
     apart = STEP * (1 - quiet) / LAYERS
     return [
@@ -30,7 +30,7 @@ def trains(until: float, *, quiet: float = 0.1) -> list[Row]:
             NICS,
             every(STEP, count=int(until // STEP) + 1, start=layer * apart),
             length=0.9 * apart,
-            size=(layer + 4) * MB,
+            size=(layer + 4) * size,
         )
         if row[0] < until
     ]
@@ -64,6 +64,13 @@ def test_who_stood_still_goes_on_where_it_stood(share: float) -> None:
     assert found is not None
     assert found.in_place > 0.85
     assert found.shown_ns == pytest.approx(WINDOW.start_ns + (CUT + STEP + 15_000) * MS, abs=0.2 * STEP * MS)
+
+
+def test_a_record_may_have_more_bytes_than_an_integer_of_32_bits_holds() -> None:
+    at = CUT + 0.5 * STEP
+    found = came_back(stood(trains(44_000, size=1000 * MB), at, 15_000), at)
+    assert found is not None
+    assert found.in_place > 0.85
 
 
 def test_a_copy_beside_the_job_is_no_part_of_its_steps() -> None:

@@ -289,7 +289,8 @@ def _likelier(cycled: Steps, best: Steps | None, fitting: Fitting) -> Steps:
     if times_larger > SAME_TEMPLATE:
         return cycled if _silence_between(best, fitting) >= cycled.period_ns else best
     parts = round(float(np.exp(-times_larger)))
-    return cycled if parts > 1 and has_visible_passes(cycled, fitting, parts) else best
+    several = parts < 2 or is_several(cycled, best, fitting.traffic)  # by chance, silences are longer again
+    return cycled if not several and has_visible_passes(cycled, fitting, parts) else best
 
 
 def _silence_between(steps: Steps, fitting: Fitting) -> float:
@@ -332,15 +333,21 @@ def _choose_clear_template(
         return next(twice, clear)._replace(told=True)
     if not known:
         return None
-    return reduce(lambda best, larger: larger if is_between_longer(larger, best) else best, known)
+    return _between_longest(known)
+
+
+def _between_longest(ascending: list[Steps]) -> Steps:
+    """Return the smallest of some templates such that the silences between several of it are no longer."""
+    return reduce(lambda best, larger: larger if is_between_longer(larger, best) else best, ascending)
 
 
 def _steps_of_buckets(buckets: Steps, tried: list[Steps], fitting: Fitting) -> Steps | None:
-    """Return the clearest larger template, if nobody sends between its segments for as long as a forward pass takes;
-    None if none is clearer. A longer or a shorter silence may be a pause after several steps."""
-    larger = [one for one in tried if one.template.sum() > buckets.template.sum() and one.clarity > buckets.clarity]
-    best = max(larger, key=lambda one: one.clarity, default=None)
-    if best is None:
+    """Return the smallest larger template between whose segments silences are longest, if nobody sends there for as
+    long as a forward pass takes; None if they are no longer. A longer or a shorter one may be a pause after several
+    steps."""
+    larger = [one for one in tried if one.template.sum() > buckets.template.sum()]
+    best = _between_longest([buckets, *larger])
+    if best is buckets:
         return None
     silent = _silence_between(best, fitting) / best.period_ns
     return best if passes.SHORTEST_PASS <= silent <= MAJORITY else None

@@ -9,7 +9,13 @@ from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences
 from llmprism_tasks.stages.step_division.groups.templates import passes
 from llmprism_tasks.stages.step_division.groups.templates.accumulation import accumulated
 from llmprism_tasks.stages.step_division.groups.templates.fit import CLOCKED_SILENCES_PER_STEP, Fitting
-from llmprism_tasks.stages.step_division.groups.templates.levels import CLEAR_SIGMAS, LEAST_VARIANCE, Steps, times_of
+from llmprism_tasks.stages.step_division.groups.templates.levels import (
+    CLEAR_SIGMAS,
+    LEAST_VARIANCE,
+    Steps,
+    is_several,
+    times_of,
+)
 
 
 def cut_near_places(places: Floats, fitting: Fitting, silences: Silences, found: Steps) -> Steps | None:
@@ -76,7 +82,13 @@ def has_visible_passes(steps: Steps, fitting: Fitting, parts: int = 1) -> bool:
 
 def has_passes_of_one(steps: Steps, tried: list[Steps], fitting: Fitting) -> bool:
     """Say whether silences show one forward and one backward pass in all of a step, and not in several of a smaller
-    template."""
+    template.
+
+    Nor may it be just several of what is clear: silences differ, and some of those between steps are longer by chance.
+    """
+    clear = (one for one in tried if one.clarity >= CLEAR_SIGMAS)
+    if any(is_several(steps, one, fitting.traffic) for one in clear):
+        return False
     return all(has_visible_passes(steps, fitting, parts) for parts in [1, *times_of(steps, tried)])
 
 

@@ -10,7 +10,7 @@ from handmade import MS, members, topology
 
 from llmprism_tasks.stages.parallelism.layout import own_rings
 
-HOSTS = "abc"
+HOSTS = "abcd"
 ENDS_MS = 500
 """From when a ring begins to when it ends."""
 
@@ -23,34 +23,43 @@ def rings(
     late_ms: float = 0.0,
     ring_of: tuple[int, ...] = (0, 1),
     in_step: int | None = 1,
+    hosts: str = HOSTS,
+    awaits: bool = False,
     steps: int = 40,
     also: tuple[str, str] | None = None,
 ) -> int | str | None:
     """Return how many peers a host has by the rings of its rails, or `absent`.
 
-    Three hosts, of whose GPUs so many seem to be in step. Each GPU begins up to `own_ms` late, each host up to
-    `host_ms`, and each ring up to `ring_ms`; and each ring ends up to `late_ms` later than that.
+    Hosts in a ring, of whose GPUs so many seem to be in step. Each GPU begins up to `own_ms` late, each host up to
+    `host_ms`, and each ring up to `ring_ms`; and each ring ends up to `late_ms` later than that. Who `awaits` sends
+    nothing before its receiver is there.
     """
     draw, rows, gpus = random.Random(1), [], len(ring_of)
+    after = dict(zip(hosts, hosts[1:] + hosts[0], strict=True))
     for step in range(steps):
-        late = {host: draw.uniform(0, host_ms) for host in HOSTS}
+        late = {host: draw.uniform(0, host_ms) for host in hosts}
         held = [(draw.uniform(0, ring_ms), draw.uniform(0, late_ms)) for _ in range(gpus)]
-        for host in HOSTS:
+        there = {
+            (host, gpu): 1000 * step + late[host] + held[ring][0] + draw.uniform(0, own_ms)
+            for host in hosts
+            for gpu, ring in enumerate(ring_of)
+        }
+        for host in hosts:
             for gpu, ring in enumerate(ring_of):
-                begins = 1000 * step + late[host] + held[ring][0] + draw.uniform(0, own_ms)
+                begins = max(there[host, gpu], there[after[host], gpu] if awaits else 0)
                 ends = begins + ENDS_MS + held[ring][1]
                 rows.append((f"{host}{gpu}", step, round(begins * MS), round(ends * MS)))
     moments = pl.DataFrame(rows, schema=["src_addr", "step", "first_ns", "last_ns"], orient="row")
-    following = {f"{host}{gpu}": f"{to}{gpu}" for host, to in zip("abc", "bca", strict=True) for gpu in range(gpus)}
+    following = {f"{host}{gpu}": f"{to}{gpu}" for host, to in after.items() for gpu in range(gpus)}
     links = [("j", src, dst, "dp") for src, dst in following.items()] + ([("j", "a0", *also)] if also else [])
     pairs = pl.DataFrame(links, schema=["job_id", "src_addr", "dst_addr", "kind"], orient="row").with_row_index("pair")
     sent = moments.join(pairs.filter(pl.col("kind") == "dp"), on="src_addr").select(
         "pair", "step", "first_ns", "last_ns"
     )
-    hosts = {host: [f"{host}{gpu}" for gpu in range(gpus)] for host in HOSTS}
-    nics = members({"j": {addr: host for host, of in hosts.items() for addr in of}})
+    nics_of = {host: [f"{host}{gpu}" for gpu in range(gpus)] for host in hosts}
+    nics = members({"j": {addr: host for host, of in nics_of.items() for addr in of}})
     known = pl.DataFrame({"job_id": ["j"], "peers": [in_step]}, schema_overrides={"peers": pl.Int64}).drop_nulls()
-    found = own_rings.peers_by_rings(known, sent, pairs, nics, topology(hosts))
+    found = own_rings.peers_by_rings(known, sent, pairs, nics, topology(nics_of))
     return found["peers"].item() if found.height else "absent"
 
 
@@ -59,9 +68,15 @@ def test_in_one_ring_all_are_alike() -> None:
     assert rings(20, ring_of=(0, 1, 2, 3)) == 1
 
 
+@pytest.mark.parametrize("hosts", ["ab", "abc", "abcd"])
+def test_the_ends_of_a_hop_begin_alike_in_one_ring_too(hosts: str) -> None:
+    assert rings(60, awaits=True, hosts=hosts, steps=200) == 1
+
+
+@pytest.mark.parametrize("hosts", ["ab", "abc", "abcd"])
 @pytest.mark.parametrize(("host_ms", "found"), [(5, 1), (60, 2)])
-def test_peers_are_closer_than_those_that_share_neither_host_nor_ring(host_ms: float, found: int) -> None:
-    assert rings(15, host_ms=host_ms) == found
+def test_peers_are_closer_than_those_that_share_neither_host_nor_ring(hosts: str, host_ms: float, found: int) -> None:
+    assert rings(15, host_ms=host_ms, hosts=hosts) == found
 
 
 @pytest.mark.parametrize(("ring_ms", "found"), [(5, 1), (60, 2)])
