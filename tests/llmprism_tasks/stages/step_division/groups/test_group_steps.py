@@ -209,8 +209,7 @@ def test_the_last_step_ends_where_it_does_however_little_is_seen_of_the_one_afte
     """So many of 16 bursts are."""
     begins = sorted({row[0] for row in gathered(13)})[: 12 * 16 + sent]
     found = ends([row for row in gathered(13) if row[0] <= begins[-1]], told=False)
-    assert len(found) == 12
-    assert found[-1] == ends(gathered(13), told=False)[11]
+    assert found == pytest.approx(ends(gathered(13), told=False)[:12], abs=100)
 
 
 @pytest.mark.parametrize(("turn", "steps"), [(None, 30), (800.0, 0)])
