@@ -30,8 +30,9 @@ def cut_near_places(places: Floats, fitting: Fitting, silences: Silences, found:
     places : bytes that the group had sent until then
     """
     sent, step = fitting.traffic.sent, found.template.sum()
-    # A step before each, too, for some have more between them: an evaluation.
-    places = np.concatenate([places, places - step])
+    # A step before each, too, for some have more between them: an evaluation. And one after, for of the last step there
+    # may be too little to find it, and still all of its backward pass.
+    places = np.concatenate([places, places - step, places + step])
     off = np.abs(sent[silences.at][:, np.newaxis] - places).min(axis=1) / step
     bursts = silences.at.size / (sent[-1] / step)
     return fitting.cut(silences, -off * bursts, found.template)

@@ -204,6 +204,14 @@ def gathered(count: int, layers: int = 8) -> list[Row]:
     return rows
 
 
+@pytest.mark.parametrize("sent", [4, 8, 11])
+def test_the_last_step_ends_where_it_does_however_little_is_seen_of_the_one_after_it(sent: int) -> None:
+    """So many of 16 bursts are."""
+    begins = sorted({row[0] for row in gathered(13)})[: 12 * 16 + sent]
+    found = ends([row for row in gathered(13) if row[0] <= begins[-1]], told=False)
+    assert found == pytest.approx(ends(gathered(13), told=False)[:12], abs=100)
+
+
 @pytest.mark.parametrize(("turn", "steps"), [(None, 30), (800.0, 0)])
 def test_silences_tell_no_passes_where_links_turn(turn: float | None, steps: int) -> None:
     """It is a pipeline then, though its activations may be next to nothing beside gradients."""
@@ -280,6 +288,17 @@ def test_clear_buckets_of_a_ring_alone_are_a_step_if_it_is_silent_for_a_forward_
         rows += steps_of([begin], buckets=3)
         begin += 180 * math.exp(draw.normal(0, 0.02)) + (forward if bucket % 8 == 7 else 0)
     assert len(ends(rows)) == steps
+
+
+def test_what_goes_ahead_in_buckets_hides_not_that_they_are_parts_of_a_step() -> None:
+    """Six buckets of a step, of each of which a little is sent 8 to 15 ms ahead."""
+    draw = np.random.default_rng(1)
+    rows, begin = [], 0.0
+    for bucket in range(16 * 6):
+        ahead = ring("abcd", [begin], length=1, parts=1, size=2 * MB)
+        rows += ahead + ring("abcd", [begin + draw.uniform(8, 15)], length=20, parts=1, size=60 * MB)
+        begin += 180 * math.exp(draw.normal(0, 0.02)) + (720 if bucket % 6 == 5 else 0)
+    assert len(ends(rows)) == 16
 
 
 @pytest.mark.parametrize("pause", [15, 400])
