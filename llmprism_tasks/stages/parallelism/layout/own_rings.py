@@ -74,9 +74,9 @@ def _rings_of_hosts(sent: pl.DataFrame, reducing: pl.DataFrame, nics: pl.DataFra
 def _rail_deviations(sent: pl.DataFrame, reducing: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     """Return for each two rails of a job whether they are alike, as those of one ring are: `job_id`, RAILS, `alike`.
 
-    They are unless NICs of two hosts vary more if they are on both rails than two of one host do, or than those on one
-    rail whose hosts are two hops apart. The ends of a hop begin alike in any case: what is sent first leaves when its
-    receiver is there, too.
+    They are unless NICs of two hosts vary more if they are on both rails than if they are on one, or than two of one
+    host do. Of beginnings, those on one rail count whose hosts are two hops apart: the ends of a hop begin alike in any
+    case, for what is sent first leaves when its receiver is there, too.
     """
     moments = (
         sent.join(reducing.select("pair", "job_id", addr="src_addr"), on="pair")
@@ -105,11 +105,13 @@ def _rail_deviations(sent: pl.DataFrame, reducing: pl.DataFrame, nics: pl.DataFr
         ),
     ]
     within, between, farther = (_deviations(of) for of in both)
-    same = farther.filter(pl.col("rank") == pl.col("other_rank")).group_by("job_id").agg(pl.col(MOMENTS).median())
-    strangers = between.filter(pl.col("rank") < pl.col("other_rank"))
-    compared = strangers.join(within, on=["job_id", *RAILS], suffix="_within").join(
-        same, on="job_id", how="left", suffix="_same"
+    first, last = (
+        of.filter(pl.col("rank") == pl.col("other_rank")).group_by("job_id").agg(pl.col(name).median())
+        for of, name in zip((farther, between), MOMENTS, strict=True)
     )
+    same = last.join(first, on="job_id", how="left")
+    strangers = between.filter(pl.col("rank") < pl.col("other_rank"))
+    compared = strangers.join(within, on=["job_id", *RAILS], suffix="_within").join(same, on="job_id", suffix="_same")
     more = pl.max_horizontal(pl.lit(UNLIKE), 1 + CHANCE / pl.col("steps").sqrt())
     unlike = (
         pl.max_horizontal(more * pl.min_horizontal(f"{name}_within", f"{name}_same"), pl.lit(LOCK_STEP_MS * 1e6))

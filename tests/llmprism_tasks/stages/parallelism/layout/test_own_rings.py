@@ -32,7 +32,7 @@ def rings(
 
     Hosts in a ring, of whose GPUs so many seem to be in step. Each GPU begins up to `own_ms` late, each host up to
     `host_ms`, and each ring up to `ring_ms`; and each ring ends up to `late_ms` later than that. Who `awaits` sends
-    nothing before its receiver is there.
+    nothing before its receiver is there, and ends when all have been.
     """
     draw, rows, gpus = random.Random(1), [], len(ring_of)
     after = dict(zip(hosts, hosts[1:] + hosts[0], strict=True))
@@ -47,7 +47,7 @@ def rings(
         for host in hosts:
             for gpu, ring in enumerate(ring_of):
                 begins = max(there[host, gpu], there[after[host], gpu] if awaits else 0)
-                ends = begins + ENDS_MS + held[ring][1]
+                ends = (max(there.values()) if awaits else begins) + ENDS_MS + held[ring][1]
                 rows.append((f"{host}{gpu}", step, round(begins * MS), round(ends * MS)))
     moments = pl.DataFrame(rows, schema=["src_addr", "step", "first_ns", "last_ns"], orient="row")
     following = {f"{host}{gpu}": f"{to}{gpu}" for host, to in after.items() for gpu in range(gpus)}
