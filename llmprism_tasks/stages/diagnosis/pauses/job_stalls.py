@@ -16,7 +16,7 @@ from llmprism_tasks.stages.diagnosis.compute.later_work import length_ns
 from llmprism_tasks.stages.diagnosis.compute.slow_compute import slow_nics
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
 from llmprism_tasks.stages.diagnosis.network import devices
-from llmprism_tasks.stages.diagnosis.pauses import checkpoints, stalls
+from llmprism_tasks.stages.diagnosis.pauses import checkpoints, habit, stalls
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.diagnosis.step_times.longer_throughout import longer_throughout
 from llmprism_tasks.stages.diagnosis.step_times.workload import are_heavier
@@ -63,13 +63,19 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     )
     rows = []
     for (job_id,), mine in steps.group_by("job_id", maintain_order=True):
-        judged = _mark_stalled_steps(mine, settings)
+        judged = _mark_stalled_steps(_without_saves(str(job_id), mine, evidence), settings)
         row = None if judged is None else _row(str(job_id), judged, settings)
         if judged is None or row is None or _has_more_work(str(job_id), judged, evidence):
             continue
         if not _has_longer_samples(str(job_id), judged, evidence):
             rows.append(row)
     return pl.DataFrame(rows, schema=FINDING_SCHEMA)
+
+
+def _without_saves(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+    """Leave out the steps in which the job writes to storage: it may wait for that, and not for one of its ranks."""
+    since, until = (steps[name].to_numpy() for name in ("start_ns", "end_ns"))
+    return steps.filter(~pl.Series(habit.writes_in(job_id, since, until, evidence)))
 
 
 def _mark_stalled_steps(steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame | None:

@@ -116,14 +116,17 @@ def test_the_longer_half_of_one_distribution_is_no_stall(longer: int, told: bool
     assert (judged is not None) == told
 
 
-@pytest.mark.parametrize(("written", "rows"), [(0.9, JOB), (1.1, [])])
-def test_who_writes_to_storage_meanwhile_waits_for_it(written: float, rows: list[tuple[str, str, str]]) -> None:
-    """A megabyte and more, in each of three pauses."""
-    at = (2, 5, 6)
-    evidence = standing(dict.fromkeys(at, 500.0))
+@pytest.mark.parametrize(
+    ("written", "saves", "rows"), [(0.9, (2, 5, 6), JOB), (1.1, (2, 5, 6), []), (0.9, (5,), JOB), (1.1, (5,), [])]
+)
+def test_who_writes_to_storage_meanwhile_waits_for_it(
+    written: float, saves: Sequence[int], rows: list[tuple[str, str, str]]
+) -> None:
+    """A megabyte and more, in each of three pauses, or in one; the two others are too few."""
+    evidence = standing(dict.fromkeys((2, 5, 6), 500.0))
     spans = evidence.steps.filter(pl.col("addr") == "a").sort("step_index").select("start_ns", "end_ns")
     history = evidence.history.with_columns(*spans)
-    stored = [("j", spans["start_ns"][step] + 10_000_000, round(written * 1e6)) for step in at]
+    stored = [("j", spans["start_ns"][step] + 10_000_000, round(written * 1e6)) for step in saves]
     stores = pl.DataFrame(stored, schema=STORAGE_SCHEMA, orient="row")
     assert named(dataclasses.replace(evidence, history=history, storage=stores)) == rows
 
