@@ -290,6 +290,22 @@ def test_clear_buckets_of_a_ring_alone_are_a_step_if_it_is_silent_for_a_forward_
     assert len(ends(rows)) == steps
 
 
+@pytest.mark.parametrize(("pause", "clear"), [(450, True), (200, False)])
+def test_several_steps_that_are_clear_are_none_though_silences_show_passes_in_them(
+    pause: float, *, clear: bool
+) -> None:
+    """Twenty buckets of a step follow each other faster in two steps of six, and one record in seven steps is lost."""
+    draw = np.random.default_rng(1)
+    rows: list[Row] = []
+    begin = 0.0
+    for step in range(36):
+        for bucket in range(20):
+            begin += 20 + (50 if step % 6 < 2 else 75) * math.exp(draw.normal(0, 0.02))
+            rows += ring("abcd", [begin], length=20, parts=1, size=60 * MB)[step % 7 == 3 and bucket == 5 :]
+        begin += pause * (1.15 if step % 6 == 5 else 1) * math.exp(draw.normal(0, 0.02))
+    assert ends(rows, told=False) == []
+
+
 def test_what_goes_ahead_in_buckets_hides_not_that_they_are_parts_of_a_step() -> None:
     """Six buckets of a step, of each of which a little is sent 8 to 15 ms ahead."""
     draw = np.random.default_rng(1)
