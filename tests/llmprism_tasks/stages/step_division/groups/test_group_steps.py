@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import accumulate
 from string import ascii_lowercase
 
@@ -288,6 +289,39 @@ def test_clear_buckets_of_a_ring_alone_are_a_step_if_it_is_silent_for_a_forward_
         rows += steps_of([begin], buckets=3)
         begin += 180 * math.exp(draw.normal(0, 0.02)) + (forward if bucket % 8 == 7 else 0)
     assert len(ends(rows)) == steps
+
+
+def faster_now_and_then(sizes: Sequence[int], among: tuple[float, float], pause: float, lost: int = 0) -> list[Row]:
+    """Return 48 steps of twenty buckets of some sizes, in MB, which follow each other faster in two steps of six, and
+    which are a little further apart after each six.
+
+    Parameters
+    ----------
+    among : silences between buckets in faster steps, and in others, in ms
+    pause : between two steps, in ms
+    lost : after how many steps a record is lost; 0 for none
+    """
+    draw = np.random.default_rng(1)
+    rows: list[Row] = []
+    begin = 0.0
+    for step in range(48):
+        for bucket in range(20):
+            begin += 20 + among[step % 6 >= 2] * math.exp(draw.normal(0, 0.02))
+            sent = ring("abcd", [begin], length=20, parts=1, size=sizes[bucket % len(sizes)] * MB)
+            rows += sent[lost > 0 and step % lost == 3 and bucket == 5 :]
+        begin += pause * (1.15 if step % 6 == 5 else 1) * math.exp(draw.normal(0, 0.02))
+    return rows
+
+
+@pytest.mark.parametrize("pause", [300, 450])
+def test_several_steps_that_are_clear_are_none_though_silences_show_passes_in_them(pause: float) -> None:
+    """Equal buckets may be steps themselves, so nothing is told."""
+    assert ends(faster_now_and_then([60], (50, 75), pause, lost=7), told=False) == []
+
+
+@pytest.mark.parametrize("pause", [200, 300])
+def test_steps_that_are_told_are_not_several_to_a_step_though_silences_come_again(pause: float) -> None:
+    assert len(ends(faster_now_and_then([60, 40, 20], (40, 120), pause))) == 48
 
 
 def test_what_goes_ahead_in_buckets_hides_not_that_they_are_parts_of_a_step() -> None:
