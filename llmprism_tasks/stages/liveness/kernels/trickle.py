@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from llmprism_tasks.numerics.jit import FLOAT64, FLOAT64S, INT64, INT64S, kernel
-from llmprism_tasks.numerics.robust import Flags, Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, FLOAT64S, INT64, INT64, INT64, FLOAT64, FLOAT64, INT64)
@@ -59,7 +59,7 @@ def trickles(
             over = begins and after < least[series] and sizes[i] < small
             if over:
                 alike = (np.abs(begun[:bursts] - sizes[i]) <= same * sizes[i]).sum()
-                over = alike < recurs or 2 * alike <= bursts
+                over = alike < recurs or alike <= MAJORITY * bursts
             elif begins and after >= least[series] and i + 1 < offsets[series + 1] and starts[i + 1] - ends[i] <= pause:
                 begun[bursts] = sizes[i]
                 bursts += 1

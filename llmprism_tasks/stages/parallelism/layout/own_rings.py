@@ -97,14 +97,13 @@ def _rail_deviations(sent: pl.DataFrame, reducing: pl.DataFrame, nics: pl.DataFr
         .join(pl.concat([neighbours, back.select(neighbours.columns)]), on=neighbours.columns, how="anti")
     )
     others = moments.rename({name: f"other_{name}" for name in ("addr", "host", "rank", *MOMENTS)})
-    both = [
-        moments.join(others, left_on=["job_id", "step", "host"], right_on=["job_id", "step", "other_host"]),
-        *(
-            moments.join(apart, on=["job_id", "host"]).join(others, on=["job_id", "step", "other_host"])
-            for apart in (neighbours, two_hops)
-        ),
-    ]
-    within, between, farther = (_deviations(of) for of in both)
+    within = _deviations(
+        moments.join(others, left_on=["job_id", "step", "host"], right_on=["job_id", "step", "other_host"])
+    )
+    between, farther = (
+        _deviations(moments.join(apart, on=["job_id", "host"]).join(others, on=["job_id", "step", "other_host"]))
+        for apart in (neighbours, two_hops)
+    )
     first, last = (
         of.filter(pl.col("rank") == pl.col("other_rank")).group_by("job_id").agg(pl.col(name).median())
         for of, name in zip((farther, between), MOMENTS, strict=True)

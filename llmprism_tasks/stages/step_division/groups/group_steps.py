@@ -32,7 +32,7 @@ from llmprism_tasks.stages.step_division.groups.templates.levels import (
     Steps,
     takes_part,
 )
-from llmprism_tasks.stages.step_division.groups.templates.selection import repeated, repeated_at
+from llmprism_tasks.stages.step_division.groups.templates.selection import Signs, repeated, repeated_at
 from llmprism_tasks.stages.step_division.periodicity import answered
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.opposite import log_ratio, opposite
@@ -125,8 +125,7 @@ def steps_together(
         turn = turn_ns.get(name, np.nan)
         # Two hosts that share parameters send each other as much, too. But they are in rings, and nothing turns.
         by_whole = not (name in in_line or name in by_turns or name in turn_ns)
-        asked = {"by_bytes": by_bytes, "by_passes": by_passes, "by_pauses": by_pauses}
-        steps = repeated(traffic, settings, **asked, by_turns=name in by_turns, by_whole=by_whole, turn_ns=turn)
+        steps = repeated(traffic, settings, Signs(by_bytes, by_passes, by_pauses, name in by_turns, by_whole, turn))
         # Single pairs tell the ends by gradients; each link of a pipeline is silent for longest somewhere else.
         if steps is not None and name in alone and steps.turns_once(turn):
             return steps._replace(told=True)

@@ -18,6 +18,7 @@ pipeline are what lies between the silences at which nothing is under way (`bala
 from __future__ import annotations
 
 from functools import partial, reduce
+from typing import NamedTuple
 
 import numpy as np
 
@@ -59,25 +60,10 @@ from llmprism_tasks.stages.step_division.groups.templates.steps_of_passes import
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS, MANY_BURSTS
 
 
-def repeated(
-    traffic: Traffic,
-    settings: RhythmSettings,
-    *,
-    by_bytes: bool,
-    by_passes: bool,
-    by_pauses: bool = True,
-    by_turns: bool = False,
-    by_whole: bool = False,
-    turn_ns: float = np.nan,
-) -> Steps | None:
-    """Return the steps of a group: what the smallest template between whose segments the silences stand out makes of
-    it; where none does, what the template makes of it that comes again by the byte clock, or the clearest one if it
-    explains all. None without any of these.
+class Signs(NamedTuple):
+    """What may tell the steps of a group besides the silences between them.
 
-    Foreign traffic fills the silences. So pairs that have no part in the likeliest steps are left out once, and so are
-    records that last longer than these; and the others are asked again.
-
-    Parameters
+    Attributes
     ----------
     by_bytes : whether the byte clock may tell the steps where silences do not
     by_passes : whether a forward and a backward pass may; those of pipelines are no two lengths of silence
@@ -87,16 +73,24 @@ def repeated(
     by_whole : whether the byte clock tells steps if these are many and nothing is sent between them
     turn_ns : how long most links of a pipeline take from one turn to the next, which is a step; NaN if none turns
     """
-    find = partial(
-        _find_steps,
-        settings=settings,
-        by_bytes=by_bytes,
-        by_passes=by_passes,
-        by_pauses=by_pauses,
-        by_turns=by_turns,
-        by_whole=by_whole,
-        turn_ns=turn_ns,
-    )
+
+    by_bytes: bool
+    by_passes: bool
+    by_pauses: bool = True
+    by_turns: bool = False
+    by_whole: bool = False
+    turn_ns: float = np.nan
+
+
+def repeated(traffic: Traffic, settings: RhythmSettings, signs: Signs) -> Steps | None:
+    """Return the steps of a group: what the smallest template between whose segments the silences stand out makes of
+    it; where none does, what the template makes of it that comes again by the byte clock, or the clearest one if it
+    explains all. None without any of these.
+
+    Foreign traffic fills the silences. So pairs that have no part in the likeliest steps are left out once, and so are
+    records that last longer than these; and the others are asked again.
+    """
+    find = partial(_find_steps, settings=settings, signs=signs)
     best = find(traffic)
     if best is None:
         return None
@@ -166,17 +160,7 @@ def _cut_after_reductions(
     return cut_near_places(fitting.traffic.sent[longest.at[reduced]], fitting, longest, found)
 
 
-def _find_steps(
-    traffic: Traffic,
-    settings: RhythmSettings,
-    *,
-    by_bytes: bool,
-    by_passes: bool,
-    by_pauses: bool,
-    by_turns: bool,
-    by_whole: bool,
-    turn_ns: float,
-) -> Steps | None:
+def _find_steps(traffic: Traffic, settings: RhythmSettings, signs: Signs) -> Steps | None:
     """Return what the smallest template with passes, or with clear silences between its segments, makes of a group;
     where there is none, what comes again by the byte clock; where this tells no steps either, the best template."""
     fitting = Fitting.of(traffic, settings)
@@ -185,9 +169,9 @@ def _find_steps(
     tried = [fitting.fit(template) for template in fitting.proposed()]
     fitted = [one for one in tried if one is not None and has_same_pairs(one, traffic)]
     likely = [one for one in fitted if one.is_likely()]
-    best = _choose_clear_template(fitted, fitting, by_passes=by_passes, by_pauses=by_pauses, turn_ns=turn_ns)
+    best = _choose_clear_template(fitted, fitting, signs)
     cycled = None
-    if by_passes:
+    if signs.by_passes:
         cycled = _steps_by_silence_clock(likely, fitting)
         # By chance the longest silences come again after several steps of any kind, too.
         if cycled is not None and not all(has_visible_passes(cycled, fitting, n) for n in times_of(cycled, fitted)):
@@ -202,19 +186,19 @@ def _find_steps(
         # Between pauses they are steps: what comes once after each pause is no optimizer.
         if not (best.told or best.ended) and (by_silence or best.explained >= EXPLAINED_BYTES):
             made_of = steps_of_micro_batches(best, fitting)
-            shown = steps_by_passes(best, fitting) if by_passes else None
+            shown = steps_by_passes(best, fitting) if signs.by_passes else None
             # Where passes are seen, single pairs are asked as well: they tell the ends more exactly.
             best = made_of or shown or best._replace(told=by_silence)
-    if not by_bytes or by_silence or (best is not None and best.told):
+    if not signs.by_bytes or by_silence or (best is not None and best.told):
         return best
     found = _steps_by_byte_clock(fitting)
     if (
         found is not None
         and found.is_likely()
         and (
-            (found.clarity >= CLOCKED_CLEAR_SIGMAS and not by_turns)
-            or found.turns_once(turn_ns)
-            or (by_whole and _leaves_nothing(found, traffic))
+            (found.clarity >= CLOCKED_CLEAR_SIGMAS and not signs.by_turns)
+            or found.turns_once(signs.turn_ns)
+            or (signs.by_whole and _leaves_nothing(found, traffic))
         )
         and not any(has_more(larger, found, traffic) for larger in likely)
     ):
@@ -299,9 +283,7 @@ def _silence_between(steps: Steps, fitting: Fitting) -> float:
     return float(np.median(starts[np.searchsorted(starts, ends, side="right")] - ends))
 
 
-def _choose_clear_template(
-    fitted: list[Steps], fitting: Fitting, *, by_passes: bool, by_pauses: bool, turn_ns: float
-) -> Steps | None:
+def _choose_clear_template(fitted: list[Steps], fitting: Fitting, signs: Signs) -> Steps | None:
     """Return what the smallest clear template makes of a group that is no part of a larger one; None without any.
 
     If none is clear, it is the smallest one such that the silences between several of it are no longer.
@@ -322,10 +304,10 @@ def _choose_clear_template(
         and not leaves_out(one, fitted, fitting.traffic)
     ]
     clear = next((one for one in known if one.clarity >= CLEAR_SIGMAS and one.explained > more), None)
-    paused = _steps_between_pauses(clear, fitting, turn_ns) if clear is not None and by_pauses else None
+    paused = _steps_between_pauses(clear, fitting, signs.turn_ns) if clear is not None and signs.by_pauses else None
     if paused is not None:
         return paused
-    buckets = _steps_of_buckets(clear, known, fitting) if clear is not None and by_passes else None
+    buckets = _steps_of_buckets(clear, known, fitting) if clear is not None and signs.by_passes else None
     if buckets is not None:
         return buckets._replace(told=True)
     if clear is not None:

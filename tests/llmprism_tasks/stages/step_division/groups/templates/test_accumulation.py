@@ -125,7 +125,7 @@ def test_steps_are_no_more_micro_batches_than_most() -> None:
 
 def test_the_steps_end_with_the_last_gradients() -> None:
     sent, _ = traffic(4, 8)
-    steps = selection.repeated(sent, DEFAULT, by_bytes=False, by_passes=True)
+    steps = selection.repeated(sent, DEFAULT, selection.Signs(by_bytes=False, by_passes=True))
     assert steps is not None
     assert steps.told
     assert steps.ended

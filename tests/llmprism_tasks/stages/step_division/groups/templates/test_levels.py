@@ -138,7 +138,9 @@ def test_layers_are_no_steps_though_small_segments_lie_between_those(
     assert not leaves_out(step, [layers, step], traffic)
     fitting = Fitting(traffic, Silences(*np.zeros((2, 0), np.int64)), 0.1)
     clear = [layers._replace(clarity=CLEAR_SIGMAS), step]
-    chosen = selection._choose_clear_template(clear, fitting, by_passes=False, by_pauses=False, turn_ns=np.nan)
+    chosen = selection._choose_clear_template(
+        clear, fitting, selection.Signs(by_bytes=False, by_passes=False, by_pauses=False)
+    )
     assert (chosen is None) is out
 
 

@@ -111,7 +111,7 @@ def test_a_cycle_of_which_all_parts_are_alike_has_no_passes(later: float, known:
     bursts = [burst for part in parts for burst in part]
     assert backward(bursts, -1) is not None
     assert (backward(bursts, -1, parts=3) is not None) == known
-    found = selection.repeated(traffic(bursts)[0], DEFAULT, by_bytes=False, by_passes=True)
+    found = selection.repeated(traffic(bursts)[0], DEFAULT, selection.Signs(by_bytes=False, by_passes=True))
     assert (found is not None) == known
 
 
@@ -145,7 +145,7 @@ def test_cuts_where_the_backward_pass_ends_make_steps_unless_it_is_clear_what_st
 
     monkeypatch.setattr(Fitting, "cut", unlike)
     monkeypatch.setattr(Steps, "is_clear", lambda _: clear)
-    found = selection.repeated(traffic(step(LAYERS))[0], DEFAULT, by_bytes=False, by_passes=True)
+    found = selection.repeated(traffic(step(LAYERS))[0], DEFAULT, selection.Signs(by_bytes=False, by_passes=True))
     assert found is not None
     assert found.ended == ended
 
@@ -154,14 +154,14 @@ def test_layers_that_are_all_alike_are_no_steps() -> None:
     """Each burst is a whole layer, and explains all as well as the step does."""
     bursts = [(80.0, 2), *[(20.0, 2)] * 9, *[(40.0, 2)] * 19]
     sent, _ = traffic(bursts)
-    found = selection.repeated(sent, DEFAULT, by_bytes=False, by_passes=True)
+    found = selection.repeated(sent, DEFAULT, selection.Signs(by_bytes=False, by_passes=True))
     assert found is not None
     assert found.template.sum() == pytest.approx(2 * 29 * 2 * UNIT)
 
 
 def test_bursts_that_are_as_far_apart_as_each_other_may_be_steps() -> None:
     sent, _ = traffic([(40.0, 2)] * 29)
-    assert selection.repeated(sent, DEFAULT, by_bytes=False, by_passes=True) is None
+    assert selection.repeated(sent, DEFAULT, selection.Signs(by_bytes=False, by_passes=True)) is None
 
 
 @pytest.mark.parametrize(("long", "known"), [(6, False), (12, True)])

@@ -41,7 +41,7 @@ def test_pauses_after_some_steps_are_no_part_of_them(every: int) -> None:
     paused = [(5_000.0, first[1]), *rest]
     sent = gathered_traffic((paused + step(8) * (every - 1)) * 5)
     assert units(sent) == pytest.approx(24, rel=0.02)
-    found = selection.repeated(sent, DEFAULT, by_bytes=False, by_passes=True)
+    found = selection.repeated(sent, DEFAULT, selection.Signs(by_bytes=False, by_passes=True))
     assert found is not None
     assert found.template.sum() == pytest.approx(2 * 24 * UNIT, rel=0.02)
 
@@ -72,7 +72,7 @@ def test_passes_are_told_from_silences_that_vary() -> None:
 def test_single_bursts_with_pauses_are_steps_and_no_parts_of_one() -> None:
     """Each burst moves the same, so what comes again after 25 of them is nothing but the pause."""
     sent = gathered_traffic(([(3_000.0, 4)] + [(400.0, 4)] * 24) * 8, jitter=0.1)
-    assert selection.repeated(sent, DEFAULT, by_bytes=False, by_passes=True) is None
+    assert selection.repeated(sent, DEFAULT, selection.Signs(by_bytes=False, by_passes=True)) is None
 
 
 def parted(longer: int, times: float) -> Bursts:
@@ -90,5 +90,7 @@ def test_a_pause_after_every_few_equal_bursts_makes_no_step_of_them(
     longer: int, times: float, told: int | None
 ) -> None:
     """Without the longest of 15 silences the others come again if they are of two lengths, and else by chance."""
-    found = selection.repeated(gathered_traffic(parted(longer, times)), DEFAULT, by_bytes=False, by_passes=True)
+    found = selection.repeated(
+        gathered_traffic(parted(longer, times)), DEFAULT, selection.Signs(by_bytes=False, by_passes=True)
+    )
     assert (None if found is None else round(found.template.sum() / (4 * UNIT))) == told
