@@ -87,6 +87,16 @@ def test_what_each_burst_began_with_begins_the_next_one(begun: int, first: float
     assert kept(small, rest, [(32_000, 32_001, "a", "b", size)]).height == begun + len(rest) + works
 
 
+@pytest.mark.parametrize(("others", "works"), [(2, True), (3, False)])
+def test_most_bursts_have_to_begin_so(others: int, works: bool) -> None:
+    """Three of them do, 8 s apart, and the others begin with a record of another small size."""
+    starts = every(8000, count=3 + others)
+    small = [(at, at + 1, "a", "b", 31_000 if step < 3 else 50_000) for step, at in enumerate(starts)]
+    rest = [(at + 200, at + 1000, "a", "b", 100 * MB) for at in starts]
+    end = starts[-1] + 8000
+    assert kept(small, rest, [(end, end + 1, "a", "b", 31_000)]).height == 2 * len(starts) + works
+
+
 @pytest.mark.parametrize(("after", "works"), [(1.2, True), (1.3, False)])
 def test_the_beginning_of_a_step_is_no_chatter_though_nothing_follows(after: float, works: bool) -> None:
     """Steps are 8 s apart, and what is near such a beginning is sent within 5 s. A pause of 20 s comes once."""
