@@ -12,7 +12,7 @@ import numpy as np
 from llmprism_tasks.numerics.asof import AFTER_ALL
 from llmprism_tasks.numerics.intervals import extend_union
 from llmprism_tasks.numerics.jit import BOOLEANS, INT8S, INT64S, kernel
-from llmprism_tasks.numerics.robust import Flags, Floats, Integers
+from llmprism_tasks.numerics.robust import Flags, Integers
 from llmprism_tasks.stages.diagnosis.own_work.kernels import transfers_by_nic
 from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import STEPS, TRANSFERS, Small, Steps, Transfers
 
@@ -37,34 +37,43 @@ class Bursts(NamedTuple):
     kinds: Integers
 
 
-def silences(
-    transfers: Transfers, steps: Steps, wanted: Flags, *, early: float, piped: int, sent_only: bool = False
-) -> tuple[Floats, Floats, Floats, Integers]:
-    """Measure the gaps of each step between bursts of overlapping transfers.
+class Exchanges(NamedTuple):
+    """Exchanges of endpoints, endpoint by endpoint in order of time; arrays of shape (exchanges,).
 
-    What follows a burst that went ahead, in the same step, is none, nor is what is beside a burst with a pipeline's
-    message.
+    Attributes
+    ----------
+    step : in which they begin
+    computed : ns for which the endpoint computed before it came; 0 where that is not known
+    waited : ns from the end of what it sent ahead until the exchange began; 0 where it sent nothing ahead
+    """
+
+    step: Integers
+    computed: Integers
+    waited: Integers
+
+
+def exchanges(
+    transfers: Transfers, steps: Steps, wanted: Flags, *, early: float, piped: int, sent_only: bool = False
+) -> Exchanges:
+    """Find the bursts of overlapping transfers of each step, and measure the gaps between them.
+
+    What goes ahead belongs to the burst that follows in the same step. Of what is beside a burst with a pipeline's
+    message nobody knows whether it was computed or waited.
 
     Parameters
     ----------
-    wanted : shape (endpoints,): those to look at; the steps of others have none
+    wanted : shape (endpoints,): those to look at; others have no exchanges
     early : ratio of an endpoint's mean burst of the same kinds below which one went ahead
     piped : the kind of a pipeline's messages
     sent_only : whether a burst begins with what an endpoint sends, and is none without: a buffer fills without its
         owner. What the endpoint receives in a burst still belongs to it: between two of its own transfers it waits
-
-    Returns
-    -------
-    shape (steps,): the sum of the silences, that of their squares, the longest, and how many there are
     """
-    bursts, count = _bursts_of_endpoints(transfers, steps, wanted, sent_only=sent_only), steps.starts.size
-    since, ends_one = _gap_starts(bursts, steps, early, piped)
-    step, length = bursts.step[ends_one], (bursts.begins - since)[ends_one].astype(np.float64)
-    total, squares, longest = np.zeros(count), np.zeros(count), np.zeros(count)
-    np.add.at(total, step, length)
-    np.add.at(squares, step, length * length)
-    np.maximum.at(longest, step, length)
-    return total, squares, longest, np.bincount(step, minlength=count)
+    bursts = _bursts_of_endpoints(transfers, steps, wanted, sent_only=sent_only)
+    since, known, follows_early = _gap_starts(bursts, steps, early, piped)
+    first = np.flatnonzero(~follows_early)
+    last = np.append(first[1:], follows_early.size)[: first.size] - 1
+    computed = np.where(known, bursts.begins - since, 0)[first]
+    return Exchanges(bursts.step[first], computed, np.maximum(bursts.begins[last] - bursts.over[first], 0))
 
 
 def _bursts_of_endpoints(transfers: Transfers, steps: Steps, wanted: Flags, *, sent_only: bool) -> Bursts:
@@ -83,8 +92,9 @@ def _bursts_of_endpoints(transfers: Transfers, steps: Steps, wanted: Flags, *, s
     return Bursts(*(column[shown] for column in bursts))
 
 
-def _gap_starts(bursts: Bursts, steps: Steps, early: float, piped: int) -> tuple[Integers, Flags]:
-    """Return the start of the gap before each burst, within its step, and whether that gap counts."""
+def _gap_starts(bursts: Bursts, steps: Steps, early: float, piped: int) -> tuple[Integers, Flags, Flags]:
+    """Return the start of the gap before each burst, within its step, whether that gap is known, and whether the burst
+    follows one that went ahead."""
     endpoint, step_start = steps.endpoints[bursts.step], steps.starts[bursts.step]
     follows = np.zeros(endpoint.size, np.bool_)
     follows[1:] = endpoint[1:] == endpoint[:-1]
@@ -92,8 +102,8 @@ def _gap_starts(bursts: Bursts, steps: Steps, early: float, piped: int) -> tuple
     # What went ahead counts to the step of the rest: what a step ends with is whole, however small.
     rest = follows & (bursts.step == np.roll(bursts.step, 1))
     ahead, pipes = _is_early_burst(bursts, endpoint, early), (bursts.kinds & _kind_bit(piped)) != 0
-    waited = pipes | (follows & np.roll(pipes, 1)) | (rest & np.roll(ahead, 1))
-    return since, (bursts.begins > since) & ~waited
+    follows_early = rest & np.roll(ahead, 1)
+    return since, (bursts.begins > since) & ~(pipes | (follows & np.roll(pipes, 1)) | follows_early), follows_early
 
 
 def _is_early_burst(bursts: Bursts, endpoint: Integers, early: float) -> Flags:

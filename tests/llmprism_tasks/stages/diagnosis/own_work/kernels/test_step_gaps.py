@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from step_rows import ALL, DP, EP, NOBODY, PP, ROWS, STEPS, Row, row, transfers
 
-from llmprism_tasks.stages.diagnosis.own_work.kernels.step_gaps import silences
+from llmprism_tasks.stages.diagnosis.own_work.kernels.step_gaps import exchanges
 from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import Steps, Transfers
 
 
@@ -18,9 +18,9 @@ def kinds(burst: list[Row]) -> frozenset[int]:
     return frozenset(each.kind for each in burst)
 
 
-def plain_silences(rows: list[Row], early: float, *, sent_only: bool) -> dict[int, list[int]]:
-    """Return the silences of each step; where only what is sent counts, up to what is sent."""
-    found: dict[int, list[int]] = defaultdict(list)
+def plain_exchanges(rows: list[Row], early: float, *, sent_only: bool) -> list[list[int]]:
+    """Return step, computing and waiting of each exchange; where only what is sent counts, up to what is sent."""
+    found: list[list[int]] = []
     for _, mine in groupby(rows, key=lambda one: STEPS.endpoints[one.step]):
         bursts: list[list[Row]] = []
         for one in mine:
@@ -33,38 +33,37 @@ def plain_silences(rows: list[Row], early: float, *, sent_only: bool) -> dict[in
         sizes: dict[frozenset[int], list[int]] = defaultdict(list)
         for own, _ in counted:
             sizes[kinds(own)].append(sum(each.size for each in own))
+        came = 0
         for before, (own, burst) in zip([None, *counted], counted, strict=False):
             begins = int(STEPS.starts[burst[0].step])
+            computed = 0
             if before is not None:
-                usual = np.mean(sizes[kinds(before[0])])
-                ahead = sum(each.size for each in before[0]) < early * usual
-                same_step = before[1][0].step == burst[0].step
-                if (ahead and same_step) or any(each.kind == PP for each in before[0]):
+                over = max(each.end for each in before[1])
+                ahead = sum(each.size for each in before[0]) < early * np.mean(sizes[kinds(before[0])])
+                if ahead and before[1][0].step == burst[0].step:
+                    found[-1][2] = own[0].start - came
                     continue
-                begins = max(begins, *(each.end for each in before[1]))
-            if own[0].start > begins and all(each.kind != PP for each in own):
-                found[burst[0].step].append(own[0].start - begins)
+                begins = max(begins, over)
+            came = max(each.end for each in burst)
+            if all(each.kind != PP for each in [*own, *(before[0] if before else [])]):
+                computed = max(own[0].start - begins, 0)
+            found.append([burst[0].step, computed, 0])
     return found
 
 
 @given(ROWS, st.sampled_from([0.0, 0.1, 0.9]), st.booleans())
-def test_silences_are_those_between_bursts_that_neither_went_ahead_nor_are_piped(
+def test_exchanges_are_bursts_with_what_went_ahead_and_nobody_computes_beside_what_is_piped(
     rows: list[Row], early: float, sent_only: bool
 ) -> None:
-    length, squares, longest, count = silences(transfers(rows), STEPS, ALL, early=early, piped=PP, sent_only=sent_only)
-    expected = plain_silences(rows, early, sent_only=sent_only)
-    for step in range(STEPS.starts.size):
-        assert count[step] == len(expected[step])
-        assert length[step] == sum(expected[step])
-        assert squares[step] == sum(silence**2 for silence in expected[step])
-        assert longest[step] == max(expected[step], default=0)
+    found = exchanges(transfers(rows), STEPS, ALL, early=early, piped=PP, sent_only=sent_only)
+    assert np.transpose(found).tolist() == plain_exchanges(rows, early, sent_only=sent_only)
 
 
 def test_which_kind_of_a_burst_comes_first_says_nothing_of_whether_it_went_ahead() -> None:
     def counted(*overlapping: int) -> int:
         small = [row(0, at, 3, 2, kind, True, 5) for at, kind in enumerate(overlapping, 1)]
         rows = [row(0, 6, 1, 30, EP, True, 5), row(0, 9, 1, 90, DP, True, 5), row(0, 15, 1, 90, DP, True, 5)]
-        return int(silences(transfers(small + rows), STEPS, ALL, early=0.1, piped=PP)[3][0])
+        return int(np.sum(exchanges(transfers(small + rows), STEPS, ALL, early=0.1, piped=PP).computed > 0))
 
     assert counted(DP, EP) == counted(EP, DP)
     assert counted(DP) == counted(DP, EP) - 1  # a little of one kind is ahead; of both it is all there is
@@ -74,10 +73,10 @@ def test_who_waits_between_what_it_sends_does_not_compute_meanwhile() -> None:
     """It sends at 2 and again at 6, and receives all the while; then it receives at 9 what it answers at 12."""
     rows = [row(0, 2, 1, 9, DP, True, 5), row(0, 2, 6, 9, DP, False, 5), row(0, 6, 2, 9, DP, True, 5)]
     rows += [row(0, 9, 1, 9, DP, False, 5), row(0, 12, 1, 9, DP, True, 5)]
-    sent = silences(transfers(rows), STEPS, ALL, early=0.0, piped=PP, sent_only=True)
-    seen = silences(transfers(rows), STEPS, ALL, early=0.0, piped=PP)
-    assert (sent[3][0], sent[2][0]) == (2, 4)
-    assert seen[3][0] == 3
+    sent = exchanges(transfers(rows), STEPS, ALL, early=0.0, piped=PP, sent_only=True)
+    seen = exchanges(transfers(rows), STEPS, ALL, early=0.0, piped=PP)
+    assert sent.computed.tolist() == [2, 4]
+    assert seen.computed.tolist() == [2, 1, 2]
 
 
 def test_what_begins_between_steps_ends_no_silence() -> None:
@@ -86,11 +85,12 @@ def test_what_begins_between_steps_ends_no_silence() -> None:
     starts = np.array([9, 10, 20, 21, 30, 31])
     ends = np.array([0]), np.array([1])
     laid = Transfers(starts, starts, np.ones(6, np.int64), np.array([0, 6]), *ends, np.zeros(1, np.int8))
-    silent = silences(laid, steps, np.array([True, False]), early=0.1, piped=-1)
-    assert list(silent[0]) == [10, 5]
-    assert list(silent[3]) == [1, 1]
+    found = exchanges(laid, steps, np.array([True, False]), early=0.1, piped=-1)
+    gaps = found.computed > 0
+    assert found.step[gaps].tolist() == [0, 1]
+    assert found.computed[gaps].tolist() == [10, 5]
 
 
 def test_nothing_in_nothing_out() -> None:
-    silent = silences(transfers([]), NOBODY, np.array([], dtype=np.bool_), early=0.1, piped=PP)
-    assert [part.size for part in silent] == [0, 0, 0, 0]
+    found = exchanges(transfers([]), NOBODY, np.array([], dtype=np.bool_), early=0.1, piped=PP)
+    assert [part.size for part in found] == [0, 0, 0]

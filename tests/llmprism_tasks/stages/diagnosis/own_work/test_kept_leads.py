@@ -1,0 +1,79 @@
+"""Ranks that go on at once keep their leads from one exchange to the next; ranks that wait for its end do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+import pytest
+from handmade import MB, MS, WINDOW, Row, flows
+
+from llmprism_tasks.stages.diagnosis.own_work.kept_leads import jobs_that_keep_leads
+from llmprism_tasks.stages.diagnosis.own_work.kernels.step_gaps import exchanges
+from llmprism_tasks.stages.diagnosis.own_work.nic_arrays import to_nic_arrays
+from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
+
+RANKS = "abcd"
+BUCKETS = 8
+STEP_MS, BUCKET_MS, TRANSFER_MS = 1000.0, 80.0, 20.0
+SLOW = np.array([1.0, 1.1, 1.0, 1.0])
+NICS = pl.DataFrame({"job_id": "j", "addr": list(RANKS), "component": 0})
+
+
+def come(rng: np.random.Generator, *, beside: bool) -> Iterator[tuple[np.ndarray, float]]:
+    """Return when each rank comes to each exchange of a step, and when the exchange begins; `b` is a tenth slower."""
+    at, free = np.zeros(len(RANKS)), 0.0
+    for _ in range(BUCKETS):
+        at = at + BUCKET_MS * SLOW * rng.normal(1, 0.03, len(RANKS))
+        begins = max(at.max(), free)
+        yield at, begins
+        free = begins + TRANSFER_MS
+        if not beside:
+            at = np.full(len(RANKS), free)
+
+
+def job(count: int, *, beside: bool, seed: int = 5) -> pl.DataFrame:
+    """Return a job that reduces buckets in a ring: who comes first pushes a little, the rest moves with the last."""
+    rng, rows = np.random.default_rng(seed), list[Row]()
+    for step in range(count):
+        for at, begins in come(rng, beside=beside):
+            for i, src in enumerate(RANKS):
+                since, dst = step * STEP_MS, RANKS[(i + 1) % len(RANKS)]
+                if begins - at[i] > 1:
+                    rows.append((since + at[i], since + at[i] + 0.1, src, dst, MB))
+                rows.append((since + begins, since + begins + TRANSFER_MS, src, dst, 50 * MB))
+    return flows(rows).with_columns(job_id=pl.lit("j"), kind=pl.lit("dp"))
+
+
+def steps(count: int) -> pl.DataFrame:
+    numbers = pl.DataFrame({"step_index": range(count)}, schema={"step_index": pl.Int64})
+    start = pl.col("step_index") * int(STEP_MS * MS) + WINDOW.start_ns
+    spans = numbers.with_columns(start_ns=start, end_ns=start + int(STEP_MS * MS), current=True)
+    return NICS.select("job_id", "addr").join(spans, how="cross")
+
+
+def keeping(moved: pl.DataFrame, count: int) -> list[str]:
+    seen = to_nic_arrays(moved, steps(count))
+    every = np.ones(seen.jobs.len(), np.bool_)
+    found = exchanges(seen.transfers, seen.numbers, every, early=0.1, piped=-1, sent_only=True)
+    return jobs_that_keep_leads(found, seen).to_list()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_leads_are_kept_where_computing_goes_on_beside_the_exchanges(seed: int) -> None:
+    assert keeping(job(12, beside=True, seed=seed), 12) == ["j"]
+    assert keeping(job(12, beside=False, seed=seed), 12) == []
+
+
+def test_few_comparisons_may_agree_by_chance() -> None:
+    assert keeping(job(1, beside=True), 1) == []
+    assert keeping(job(2, beside=True).filter(pl.col("src_addr") == "a"), 2) == []
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_rank_that_is_a_tenth_slower_has_a_tenth_more_work(beside: bool) -> None:
+    found = own_work(job(8, beside=beside), steps(8), NICS, sent_only=True)
+    excess = dict(found.group_by("addr").agg(pl.col("excess").median()).iter_rows())
+    assert excess["b"] == pytest.approx(0.1, abs=0.04)
+    assert [excess[other] for other in "acd"] == pytest.approx([0, 0, 0], abs=0.04)
