@@ -25,8 +25,9 @@ forward pass ahead, and makes one more before it waits for a gradient (Narayanan
 
 BEFORE_ANY_PASS = 0.05
 """Ratio of the time for which a GPU's outputs are apart, on average in a step, in which it finishes no pass: what it
-sends earlier in the step is the end of the one before. A forward pass takes a third of that time where all of the step
-is passes, and a twentieth where most of it is waiting and gradients."""
+sends earlier in the step is the end of the one before. So is what it sends so soon after its first input, where steps
+are cut after the first micro-batch of an interleaved pipeline has passed. A forward pass takes a third of that time
+where all of the step is passes, and a twentieth where most of it is waiting and gradients."""
 
 
 def first_forward_work(flows: NicArrays, jobs: pl.Series) -> pl.DataFrame:

@@ -91,20 +91,22 @@ def entries(
     ----------
     wanted : shape (endpoints,): those to look at; the steps of others have no output
     piped, synchronising : the kinds of a pipeline's messages and of gradients; others are not looked at
-    at_once : ratio of the time for which a step's outputs are apart on average, within which what is sent down the
-        pipeline belongs to the step before
+    at_once : ratio of the time for which a step's outputs are apart on average, within which no pass is finished: what
+        is sent down the pipeline so soon after a step's beginning belongs to the step before, and so soon after the
+        first input it belongs to an input of the step before
     """
     sending, receiving = (transfers.senders, transfers.receivers), (transfers.receivers, transfers.senders)
     inputs, outputs = _ways(transfers, wanted, piped, receiving), _ways(transfers, wanted, piped, sending)
     exchanges = _ways(transfers, wanted, synchronising, sending, receiving)
     every, _ = _count_transfers(transfers, steps, outputs, steps.starts, steps.starts)
     apart = (steps.ends - steps.starts) / np.maximum(every, 1)
-    passes_ns = np.ceil(steps.starts + at_once * apart).astype(np.int64)
+    shortest_ns = np.ceil(at_once * apart).astype(np.int64)
+    passes_ns = steps.starts + shortest_ns
     came = _first_transfers(transfers, steps, inputs, steps.starts)
     left = _first_transfers(transfers, steps, outputs, passes_ns)
     synchronised_ns = _last_ends(transfers, steps, exchanges, np.full(steps.starts.size, AFTER_ALL))
     input_ns = _awaited_inputs(steps, came, left, synchronised_ns)
-    since = np.maximum(passes_ns, input_ns)
+    since = np.maximum(passes_ns, input_ns + shortest_ns)
     first = _first_transfers(transfers, steps, outputs, since)
     output_ns = np.where(first.others >= 0, first.starts, NO_TIME)
     exchanged_ns = _last_ends(transfers, steps, exchanges, output_ns)
