@@ -50,13 +50,15 @@ def _jobs_with_other_bursts(
     """Return the jobs of which other pairs than those that fill the step synchronise in one burst.
 
     What carries as much as one that fills the step, and ends in the same burst, is another hop of its ring: sharded
-    parameters that are gathered together with gradients go on through about half of the step. The gradients that share
-    a pair with blocks of context are less than half of its bytes.
+    parameters that are gathered together with gradients go on through about half of the step. Where the records of a
+    hop are joined in other ways each time, no burst of it is known, and that it carries as much is enough. The
+    gradients that share a pair with blocks of context are less than half of its bytes.
     """
     hop = ["job_id", "burst_size", "bytes_per_step"]
     synchronised = pairs.filter(pl.col("kind") == "dp").select(hop).sort("bytes_per_step")
     likest = filled.select(hop).drop_nulls().rename({"burst_size": "reduced", "bytes_per_step": "carried"})
-    same_ring = _is_alike("bytes_per_step", "carried", same_bytes) & _is_alike("burst_size", "reduced", same_size)
+    same_burst = pl.col("burst_size").is_null() | _is_alike("burst_size", "reduced", same_size)
+    same_ring = _is_alike("bytes_per_step", "carried", same_bytes) & same_burst
     return (
         synchronised.join_asof(
             likest.sort("carried"),

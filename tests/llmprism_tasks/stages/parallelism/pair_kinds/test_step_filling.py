@@ -83,7 +83,7 @@ def test_blocks_that_share_a_hop_with_gradients_add_up_with_them(both: float, ki
 
 @pytest.mark.parametrize(
     ("carried", "burst", "kind"),
-    [(0.91, 1, "dp"), (0.89, 1, "cp"), (1.09, 1.019, "dp"), (1.11, 1, "cp"), (1, 1.021, "cp"), (1, None, "cp")],
+    [(0.91, 1, "dp"), (0.89, 1, "cp"), (1.09, 1.019, "dp"), (1.11, 1, "cp"), (1, 1.021, "cp"), (0.91, None, "dp"), (0.89, None, "cp")],
 )
 def test_hops_of_a_ring_that_fill_just_about_half_of_the_step_carry_as_much(
     carried: float, burst: float | None, kind: str
