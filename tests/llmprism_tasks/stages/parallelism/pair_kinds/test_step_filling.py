@@ -83,7 +83,15 @@ def test_blocks_that_share_a_hop_with_gradients_add_up_with_them(both: float, ki
 
 @pytest.mark.parametrize(
     ("carried", "burst", "kind"),
-    [(0.91, 1, "dp"), (0.89, 1, "cp"), (1.09, 1.019, "dp"), (1.11, 1, "cp"), (1, 1.021, "cp"), (0.91, None, "dp"), (0.89, None, "cp")],
+    [
+        (0.91, 1, "dp"),
+        (0.89, 1, "cp"),
+        (1.09, 1.019, "dp"),
+        (1.11, 1, "cp"),
+        (1, 1.021, "cp"),
+        (0.91, None, "dp"),
+        (0.89, None, "cp"),
+    ],
 )
 def test_hops_of_a_ring_that_fill_just_about_half_of_the_step_carry_as_much(
     carried: float, burst: float | None, kind: str
@@ -94,6 +102,13 @@ def test_hops_of_a_ring_that_fill_just_about_half_of_the_step_carry_as_much(
     found = filled([*hops, ("c", "a", "dp", BLOCK, size)], carried={"b": STEP, "c": carried * STEP})
     assert set(found.values()) == {"dp", kind}
     assert found["b", "c"] == found["c", "a"] == "dp"
+
+
+@pytest.mark.parametrize(("carried", "kind"), [(0.91, "dp"), (0.89, "cp")])
+def test_hops_of_which_no_burst_is_known_carry_as_much_as_the_others_of_their_ring(carried: float, kind: str) -> None:
+    """The buckets of one hop are joined in other ways in each step; those of the others go on through the step."""
+    hops = [("a", "b", "filling", BLOCK, None), ("b", "a", "dp", None, None)]
+    assert filled(hops, carried={"b": carried * STEP})["a", "b"] == kind
 
 
 def two_by_two(replicas: list[tuple[str, str]], size: float = OTHER_BURST) -> dict[tuple[str, str], str]:
