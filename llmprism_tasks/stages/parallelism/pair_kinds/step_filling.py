@@ -56,7 +56,9 @@ def _jobs_with_other_bursts(
     """
     hop = ["job_id", "burst_size", "bytes_per_step"]
     synchronised = pairs.filter(pl.col("kind") == "dp").select(hop).sort("bytes_per_step")
-    likest = filled.select(hop).drop_nulls("bytes_per_step").rename({"burst_size": "reduced", "bytes_per_step": "carried"})
+    likest = (
+        filled.select(hop).drop_nulls("bytes_per_step").rename({"burst_size": "reduced", "bytes_per_step": "carried"})
+    )
     same_burst = pl.col("burst_size").is_null() | _is_alike("burst_size", "reduced", same_size)
     same_ring = _is_alike("bytes_per_step", "carried", same_bytes) & same_burst
     return (
