@@ -3,9 +3,9 @@
 Parameters that are gathered layer by layer leave silences everywhere in a step, and its longest one may be that between
 forward and backward pass. But the backward pass computes twice as much for each layer as the forward pass does. So the
 silences of a step are of two lengths: short ones, or none that a collector shows, and then long ones; and the step ends
-where they become short again, if they do so at once. The last gradients are reduced alone, for no layer is left to be gathered; with the first
-gathers of the next step nobody waits for anything. So of the silences around that place it is the one after which most
-is sent at once, over what was sent before it.
+where they become short again, if they do so at once. The last gradients are reduced alone, for no layer is left to be
+gathered; with the first gathers of the next step nobody waits for anything. So of the silences around that place it is
+the one after which most is sent at once, over what was sent before it.
 """
 
 from __future__ import annotations

@@ -73,7 +73,9 @@ def drifting(shrink: float) -> Bursts:
 
 
 @pytest.mark.parametrize(("shrink", "at_once"), [(1.0, True), (0.8, True), (0.5, False)])
-def test_silences_that_shrink_throughout_the_passes_do_not_tell_where_steps_end(shrink: float, *, at_once: bool) -> None:
+def test_silences_that_shrink_throughout_the_passes_do_not_tell_where_steps_end(
+    shrink: float, *, at_once: bool
+) -> None:
     bursts = drifting(shrink)
     found = backward(bursts, -1)
     assert found is not None
