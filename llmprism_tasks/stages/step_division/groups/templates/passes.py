@@ -3,9 +3,9 @@
 Parameters that are gathered layer by layer leave silences everywhere in a step, and its longest one may be that between
 forward and backward pass. But the backward pass computes twice as much for each layer as the forward pass does. So the
 silences of a step are of two lengths: short ones, or none that a collector shows, and then long ones; and the step ends
-where they become short again, if they do so at once. The last gradients are reduced alone, for no layer is left to be
-gathered; with the first gathers of the next step nobody waits for anything. So of the silences around that place it is
-the one after which most is sent at once, over what was sent before it.
+where they become short again. The last gradients are reduced alone, for no layer is left to be gathered; with the first
+gathers of the next step nobody waits for anything. So of the silences around that place it is the one after which most
+is sent at once, over what was sent before it.
 """
 
 from __future__ import annotations
@@ -36,13 +36,11 @@ class Backward(NamedTuple):
     ratio : of a step's bytes, from where most steps were cut
     places : shape (steps,), bytes that the group had sent until then in each step that moves what the others do
     moved : whether any of them was cut farther from there than half of a pass
-    at_once : whether silences become short there at once, and not little by little
     """
 
     ratio: float
     places: Floats
     moved: bool
-    at_once: bool
 
 
 def end_of_backward(
@@ -78,11 +76,9 @@ def end_of_backward(
     if turn.any():
         begins = begins + turn / PLACES_PER_STEP * size
         profiles = longest_silences(silences, at, begins + cycle, burst)
-    profile = np.median(profiles, axis=0)
-    found = _falling_edge(profile, count, jitter, parts)
-    if found is None:
+    edge = _falling_edge(np.median(profiles, axis=0), count, jitter, parts)
+    if edge is None:
         return None
-    edge = found.place / PLACES_PER_STEP
     # Who comes first sends what fits into buffers, and the rest when all are there: that ends nothing.
     at = at[bursts[:-1] >= MAIN_LINK_BYTES * burst]
     bursts = np.diff(np.concatenate([[0.0], at, sent[-1:]]))
@@ -95,8 +91,7 @@ def end_of_backward(
     most = np.where(near, grows, -np.inf)[told].argmax(axis=1)
     ratio = float(np.median(around[told, most]) + edge) % 1.0
     off = np.abs((ratio + turn / PLACES_PER_STEP + 0.5) % 1.0 - 0.5)
-    moved = bool(off.max() >= SHORTEST_PASS / 2)
-    return Backward(ratio, (begins + ratio * size)[:, 0], moved, _falls_at_once(profile, found))
+    return Backward(ratio, (begins + ratio * size)[:, 0], bool(off.max() >= SHORTEST_PASS / 2))
 
 
 def _turns(profiles: Floats, count: float, jitter: float) -> Integers:
@@ -148,29 +143,10 @@ def longest_silences(silences: Silences, at: Floats, places: Floats, burst: floa
     return longest
 
 
-class _Edge(NamedTuple):
-    """At which place of a cycle a profile falls, and how many places before it are on the higher level."""
-
-    place: int
-    higher: int
-
-
-def _falls_at_once(profile: Floats, edge: _Edge) -> bool:
-    """Say whether a profile falls by most of the difference of its levels within half of a pass on either side.
-
-    Some ranks compute a little faster than others, and are farther ahead with each layer of a pass. So the silences of
-    all become shorter throughout it, and two levels are parted anywhere. Then others tell where steps end.
-    """
-    cycle, near = np.roll(profile, -edge.place), round(SHORTEST_PASS / 2 * profile.size)
-    lower, higher = np.split(cycle, [profile.size - edge.higher])
-    falls = np.median(cycle[-near:]) - np.median(cycle[:near])
-    return bool(falls >= MAJORITY * (np.median(higher) - np.median(lower)))
-
-
-def _falling_edge(profile: Floats, count: float, jitter: float, parts: int) -> _Edge | None:
-    """Return where a profile falls from the higher of two levels to the lower; None where it is not sure that it has
-    two, or where its parts are more like each other than it is like two levels. Most of it is on the higher one: the
-    backward pass gathers what the forward pass does, and reduces gradients besides.
+def _falling_edge(profile: Floats, count: float, jitter: float, parts: int) -> float | None:
+    """Return at which ratio of a cycle a profile falls from the higher of two levels to the lower; None where it is not
+    sure that it has two, or where its parts are more like each other than it is like two levels. Most of it is on the
+    higher one: the backward pass gathers what the forward pass does, and reduces gradients besides.
 
     Parameters
     ----------
@@ -197,4 +173,4 @@ def _falling_edge(profile: Floats, count: float, jitter: float, parts: int) -> _
     if parts > 1 and np.abs(profile - part).mean() <= off:
         return None
     sure = count * np.log((alone + np.sqrt(jitter)) / (off + np.sqrt(jitter))) >= THOUSANDFOLD_NATS
-    return _Edge(int(edge), int(lengths[best])) if sure else None
+    return int(edge) / places if sure else None

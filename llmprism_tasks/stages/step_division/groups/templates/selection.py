@@ -124,7 +124,7 @@ def repeated_at(
         return None
     longest = fitting.longest(CLOCKED_SILENCES_PER_STEP, found.template)
     passed = end_of_backward(ends, fitting) if by_passes else None
-    if passed is not None and passed.at_once:
+    if passed is not None:
         return cut_near_places(passed.places, fitting, longest, found) if passed.moved else None
     reduced = step_ends.after_reductions(traffic, longest, ends) if by_passes else None
     if reduced is not None:

@@ -62,7 +62,7 @@ def steps_by_passes(found: Steps, fitting: Fitting) -> Steps | None:
     Where it is not clear that what was found are steps, the cuts must make some: passes seem to end in several, too.
     """
     backward = end_of_backward(found.ends_ns[found.whole], fitting)
-    if backward is None or not backward.at_once:
+    if backward is None:
         return None
     longest = fitting.longest(CLOCKED_SILENCES_PER_STEP, found.template)
     steps = cut_near_places(backward.places, fitting, longest, found)

@@ -65,30 +65,6 @@ def test_steps_that_end_with_the_forward_pass_end_with_the_backward_pass(merged:
     assert ratio(bursts, turn) == pytest.approx(sum(moved[turn + 1 :]) / sum(moved), abs=0.01)
 
 
-def drifting(shrink: float) -> Bursts:
-    """Return a step of which all silences of a pass shrink layer by layer, up to so many times: ranks drift apart."""
-    layers, rest = 24, FORWARD - SEND
-    each = np.geomspace(1.0, shrink, layers)
-    return [(40.0, 1), *[(rest * one, 1) for one in each[1:]], *[(2 * rest * one, 2) for one in each]]
-
-
-@pytest.mark.parametrize(("shrink", "at_once"), [(1.0, True), (0.8, True), (0.5, False)])
-def test_silences_that_shrink_throughout_the_passes_do_not_tell_where_steps_end(
-    shrink: float, *, at_once: bool
-) -> None:
-    bursts = drifting(shrink)
-    found = backward(bursts, -1)
-    assert found is not None
-    assert found.at_once is at_once
-    sent, ends = traffic(bursts)
-    assert selection.repeated_at(sent, ends[:, -1], DEFAULT, by_passes=True) is None
-    recut = selection.repeated_at(sent, ends[:, 23], DEFAULT, by_passes=True)
-    assert (recut is not None) is at_once
-    steps = selection.repeated(sent, DEFAULT, selection.Signs(by_bytes=False, by_passes=True))
-    assert steps is not None
-    assert steps.ended is at_once
-
-
 @pytest.mark.parametrize("early", [0.01, 0.05])
 def test_what_is_sent_ahead_of_the_others_ends_no_step(early: float) -> None:
     """Who comes first in the backward pass sends a little, and the rest when all are there."""
