@@ -85,14 +85,9 @@ class Steps(NamedTuple):
         return float(np.median(np.diff(self.ends_ns[self.whole])))
 
     def is_likely(self) -> bool:
-        """Say whether most segments are like the template, and explain most of what is sent.
-
-        From the first that is like it to the last: chatter and weights that are sent before a job's first step make
-        segments, too, and few steps have followed them yet.
-        """
-        at = np.flatnonzero(self.whole)
-        many = at.size >= FEW_BURSTS and at.size >= NEARLY_ALL * (at[-1] + 1 - at[0])
-        return bool(many and self.explained >= NEARLY_ALL)
+        """Say whether most segments are like the template, and explain most of what is sent."""
+        whole = self.whole
+        return bool(whole.sum() >= FEW_BURSTS and whole.mean() >= NEARLY_ALL and self.explained >= NEARLY_ALL)
 
     def turns_once(self, turn_ns: float) -> bool:
         """Say whether links turn once in each step, given how long they take from one turn to the next; NaN if none
@@ -148,9 +143,10 @@ def times_of(larger: Steps, tried: list[Steps]) -> list[int]:
 
 def is_scatter_and_gather(step: Steps, part: Steps) -> bool:
     """Say whether a template is the two halves of a step, which a sharded optimizer keeps apart: the silences after
-    every other half are clearer than those after each. Pauses after every other step look the same, and are rare."""
+    every other half are longer than those after the others, and not by chance. Pauses after every other step look the
+    same, and are rare."""
     twice = abs(np.log(step.template.sum() / part.template.sum() / SCATTER_AND_GATHER)) <= SAME_TEMPLATE
-    return bool(twice and step.clarity > part.clarity)
+    return bool(twice and is_between_longer(step, part))
 
 
 def has_same_pairs(steps: Steps, traffic: Traffic) -> bool:

@@ -51,16 +51,6 @@ def test_two_steps_yield_to_one(of_parts: float, clear: bool) -> None:
     assert steps(explained=1.0, clarity=1.4, of_parts=of_parts).is_clear() == clear
 
 
-@pytest.mark.parametrize(("clarity", "halves"), [(2.5 + A_BIT, True), (2.5, False)])
-@pytest.mark.parametrize(("parts", "two"), [(2.0, True), (2 * (1 + SAME_TEMPLATE / 2), True), (2.2, False), (3, False)])
-def test_two_halves_are_one_step_if_its_silences_are_clearer(
-    clarity: float, halves: bool, parts: float, two: bool
-) -> None:
-    half = steps(explained=1.0, clarity=2.5)
-    whole = steps(explained=1.0, clarity=clarity)._replace(template=np.array([parts]))
-    assert is_scatter_and_gather(whole, half) == (halves and two)
-
-
 @pytest.mark.parametrize(
     ("parts", "explained", "times"),
     [
@@ -182,20 +172,20 @@ def test_silences_where_larger_segments_end_are_longer_and_not_by_chance(
     assert is_between_longer(several, one) is longer
 
 
-@pytest.mark.parametrize(
-    ("whole", "likely"),
-    [
-        ([False] * 4 + [True] * 7, True),
-        ([True] * 7 + [False] * 4, True),
-        ([True] * 3 + [False] * 2 + [True] * 4, True),
-        ([True] * 3 + [False] * 3 + [True] * 4, False),
-        ([False] * 9 + [True] * 2, False),
-    ],
-    ids=["before", "after", "few between", "more between", "two steps"],
-)
-def test_what_comes_before_the_first_step_and_after_the_last_makes_steps_no_less_likely(
-    whole: list[bool], *, likely: bool
+@pytest.mark.parametrize(("share", "longer"), [(0.9, False), (1.1, True)])
+@pytest.mark.parametrize(("parts", "two"), [(2.0, True), (2 * (1 + SAME_TEMPLATE / 2), True), (2.2, False), (3, False)])
+def test_two_halves_are_one_step_if_its_silences_are_longer_and_not_by_chance(
+    share: float, parts: float, *, longer: bool, two: bool
 ) -> None:
+    half, whole = one_and_several(2, share)
+    whole = whole._replace(template=parts * half.template, clarity=half.clarity + 1)
+    assert is_scatter_and_gather(whole, half) is (longer and two)
+
+
+@pytest.mark.parametrize(("others", "likely"), [(2, True), (3, False)])
+def test_most_segments_are_like_a_likely_template_also_before_the_first_that_is(others: int, *, likely: bool) -> None:
+    """Few segments of several steps each follow chatter of as many segments."""
+    whole = [False] * others + [True] * 7
     assert cut(list(range(len(whole))), whole).is_likely() is likely
 
 
