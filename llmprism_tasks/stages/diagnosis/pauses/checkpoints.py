@@ -6,9 +6,9 @@ the others show it by what they send early. If storage traffic cannot be seen, p
 checkpoints or evaluations, which the data do not tell apart: they are told with an even chance at most.
 
 How often to save is the users' choice. So pauses that a job has always had are its habit, and no fault, as long as each
-takes about as long as the others. They are told if the job ran without them before, if they take far longer now, or if they
-write and take more of its time than any choice explains. How long to evaluate is a choice of its own: a small model may
-do so for longer than it trains in between.
+takes about as long as the others. They are told if the job ran without them before, if they take far longer now, or if
+they write and take more of its time than any choice explains. How long to evaluate is a choice of its own: a small
+model may do so for longer than it trains in between.
 """
 
 from __future__ import annotations

@@ -279,10 +279,11 @@ def _chance_to_lack(placed: pl.DataFrame, settings: Settings) -> float:
     ----------
     placed : flows of the job's pairs, with `step`: NULL after the last one. Of the first step the data may lack a part
     """
-    sums = placed.group_by("step").agg(pl.col("bytes").sum()).sort("step", nulls_last=True)["bytes"][1:]
-    whole = sums.filter(sums >= settings.rhythm.least_step * sums.median())
-    others, last = whole[:-1], whole[-1:]
-    return 1.0 if others.is_empty() else ((others <= last.item()).sum() + 1) / (others.len() + 2)
+    sums = placed.group_by("step").agg(pl.col("bytes").sum()).sort("step", nulls_last=True)["bytes"][1:].to_numpy()
+    if sums.size:
+        sums = sums[sums >= settings.rhythm.least_step * np.median(sums)]
+    others, last = sums[:-1], sums[-1:]
+    return float(((others <= last).sum() + 1) / (others.size + 2)) if others.size else 1.0
 
 
 def _are_micro_batches(steps: pl.DataFrame, pairs: pl.DataFrame) -> bool:
