@@ -170,7 +170,8 @@ TABLES: tuple[Table, ...] = (
     ),
     Table(
         "steps",
-        "training steps of each NIC, and of the job (addr NULL), in the window in which they end",
+        "training steps of each NIC, and of the job (addr NULL), in the window in which they end, or in the next, if "
+        "it was not yet sure that they had ended",
         ("window_start_ns", "job_id", "addr", "step_index"),
         (
             WINDOW,

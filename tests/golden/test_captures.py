@@ -69,6 +69,16 @@ def test_jobs_and_members_are_exactly_the_true_ones(scored: Scores, capture: str
 
 @both_records
 @each_capture
+def test_each_step_is_in_one_window(scored: Scores, capture: str, records: str) -> None:
+    """Of the job and of each NIC. Each window divides what it sees anew, so ends may differ a little, but no step
+    begins so long before the last one of the window before ended that it is the same."""
+    steps = scored(capture, records).found["steps"].sort("job_id", "addr", "window_start_ns", "step_index")
+    until_ns = pl.col("end_ns").shift().over("job_id", "addr")
+    assert steps.filter((pl.col("start_ns") + pl.col("end_ns")) / 2 < until_ns).is_empty()
+
+
+@both_records
+@each_capture
 def test_pairs_have_their_true_kind(scored: Scores, capture: str, records: str) -> None:
     kinds = scored(capture, records).figures["pairs"]
     assert list(kinds) == (["dp", "other"] if capture == "ddp4_healthy" else ["dp", "other", "pp"])

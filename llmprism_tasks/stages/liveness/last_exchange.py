@@ -45,7 +45,9 @@ class Absence:
 def absences(pairs: pl.DataFrame, ended_ns: int, hosts: Mapping[str, str], lost: float) -> dict[str, Absence]:
     """Return the hosts that took no part in the last exchange of a ring that is not over, and how much that says.
 
-    Rings of the same hosts, as rails have them, are one. Of several rings of a host, the one counts that says most.
+    Rings of the same hosts, as rails have them, are one, and each is one by itself: where a single GPU of a host has
+    stopped, the others of the host begin what it does not. The evidence is the mean of both, and of several such sets
+    of rings of a host, the one counts that says most.
     Absence is no better evidence than that records are not lost. A ring some of whose hops stay in a host is one of
     NICs: how a host's last one was there says nothing of its others.
 
@@ -57,22 +59,37 @@ def absences(pairs: pl.DataFrame, ended_ns: int, hosts: Mapping[str, str], lost:
     lost : share of records that are lost
     """
     found: dict[str, Absence] = {}
-    for ring in _rings(pairs, hosts):
-        factors: dict[str, float] = {}
-        for ends in (["src"], ["src", "dst"]):
-            seen = pl.concat([ring.select("last_ns", host=f"{end}_host") for end in ends])
-            each = seen.group_by("host").agg(pl.len(), pl.col("last_ns").max().fill_null(ended_ns))
-            last = each.sort("last_ns", "host")
-            first, at = last["host"][0], last["last_ns"]
-            spread, whole = (max(int(at[-1] - since), CLOCK_ERROR_NS) for since in (at[1], at[0]))
-            by_chance = (spread / whole) ** (last.height - 2)
-            factor = min(factor_of_chance(by_chance), lost ** -float(last["len"][0]))
-            factors[first] = factors.get(first, 0) + factor / 2
-        members, seen_ns = frozenset(ring["src_host"]), int(ring["last_ns"].max())  # type: ignore[arg-type]
+    for rings in _rings(pairs, hosts):
+        factors = _factors(rings, ended_ns, lost)
+        begun = [ring for _, ring in rings.group_by("cluster", maintain_order=True) if _is_under_way(ring)]
+        for ring in begun:
+            for host, factor in _factors(ring, ended_ns, lost).items():
+                factors[host] = factors.get(host, 0) + factor / len(begun)
+        members, seen_ns = frozenset(rings["src_host"]), int(rings["last_ns"].max())  # type: ignore[arg-type]
         for host, factor in factors.items():
-            if host not in found or factor > found[host].factor:
-                found[host] = Absence(factor, seen_ns, members)
+            if host not in found or factor / 2 > found[host].factor:
+                found[host] = Absence(factor / 2, seen_ns, members)
     return found
+
+
+def _factors(ring: pl.DataFrame, ended_ns: int, lost: float) -> dict[str, float]:
+    """Return the evidence against the hosts that were the first to be seen last, as senders and at all: the mean."""
+    factors: dict[str, float] = {}
+    for ends in (["src"], ["src", "dst"]):
+        seen = pl.concat([ring.select("last_ns", host=f"{end}_host") for end in ends])
+        each = seen.group_by("host").agg(pl.len(), pl.col("last_ns").max().fill_null(ended_ns))
+        last = each.sort("last_ns", "host")
+        first, at = last["host"][0], last["last_ns"]
+        spread, whole = (max(int(at[-1] - since), CLOCK_ERROR_NS) for since in (at[1], at[0]))
+        by_chance = (spread / whole) ** (last.height - 2)
+        factor = min(factor_of_chance(by_chance), lost ** -float(last["len"][0]))
+        factors[first] = factors.get(first, 0) + factor / 2
+    return factors
+
+
+def _is_under_way(ring: pl.DataFrame) -> bool:
+    """Return whether some hops of a ring have begun an exchange, and some owe the rest of it."""
+    return bool(ring["owes"].any() and ring["last_ns"].count())
 
 
 def _rings(pairs: pl.DataFrame, hosts: Mapping[str, str]) -> Iterator[pl.DataFrame]:
@@ -97,7 +114,7 @@ def _rings(pairs: pl.DataFrame, hosts: Mapping[str, str]) -> Iterator[pl.DataFra
         )
         whole = placed.join(clusters.filter("exchange", ~pl.col("inside")), on="cluster", maintain_order="left")
         for _, ring in whole.group_by("places", maintain_order=True):
-            if ring["src_host"].n_unique() >= LEAST_VOTERS and ring["owes"].any() and ring["last_ns"].count():
+            if ring["src_host"].n_unique() >= LEAST_VOTERS and _is_under_way(ring):
                 yield ring
 
 

@@ -2,8 +2,9 @@
 
 A step belongs to the window in which it ends, but a window's run does not see what comes after it. A burst that is
 under way at a window's edge is left to the next window; it is over when its bytes are complete, or when it has lasted
-as long as usual without some of them, or longer without most. The next window applies the same rule to what was visible
-at the edge, so both agree on every step without knowing of each other. A member whose part was over when too little of
+as long as usual without some of them, or longer without most. Where all members together lack next to nothing, what one
+of them lacks is lost. The next window applies the same rule to what was visible at the edge, so both agree on every
+step without knowing of each other. A member whose part was over when too little of
 the job's step was there to be one has its step in the next window, with the rest of the job.
 """
 
@@ -47,10 +48,11 @@ def endpoint_steps(joint: JointSteps, window: Window, settings: Settings) -> pl.
             pl.col("bytes", "bytes_before").sum().over("job", "step").name.prefix("step_"),
             step_first_ns=pl.col("first_ns").min().over("job", "step"),
             typical_bytes=pl.col("bytes").median().over("nic"),
+            typical_step_bytes=pl.col("bytes").sum().over("job", "step").median().over("job"),
             typical_ns=(pl.col("end_ns") - pl.col("first_ns")).median().over("nic"),
         )
     )
-    too_little = pl.col("step_bytes_before") < settings.rhythm.least_step * pl.col("step_bytes").median().over("job")
+    too_little = pl.col("step_bytes_before") < settings.rhythm.least_step * pl.col("typical_step_bytes")
     recent = pl.lit(window.start_ns) - pl.col("step_first_ns") < pl.col("period_ns")
     before = _is_over("end_before_ns", "bytes_before", window.start_ns, settings) & ~(too_little & recent)
     return (
@@ -183,9 +185,11 @@ def first_indices(endpoints: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_over(end: str, bytes_: str, edge_ns: int, settings: Settings) -> pl.Expr:
-    """Tell which steps are over at an edge: what lacks a few bytes has lost them only if it lasted as long as usual."""
+    """Tell which steps are over at an edge: what lacks a few bytes has lost them only if it lasted as long as usual, or
+    if all members together lack next to nothing. A single member lacks as much with each record that is lost."""
     share, lasted = pl.col(bytes_) / pl.col("typical_bytes"), pl.lit(edge_ns) - pl.col("first_ns")
-    complete = share >= 1 - settings.rhythm.same_size
-    whole = (share >= settings.rhythm.least_whole) & (lasted >= pl.col("typical_ns"))
+    of_all = pl.col(f"step_{bytes_}") / pl.col("typical_step_bytes")
+    complete, all_complete = (each >= 1 - settings.rhythm.same_size for each in (share, of_all))
+    whole = (share >= settings.rhythm.least_whole) & (all_complete | (lasted >= pl.col("typical_ns")))
     overdue = lasted > settings.timeline.overdue * pl.col("typical_ns")
     return (pl.col(end) < edge_ns) & (complete | whole | overdue)

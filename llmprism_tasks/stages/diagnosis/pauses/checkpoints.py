@@ -7,7 +7,8 @@ checkpoints or evaluations, which the data do not tell apart: they are told with
 
 How often to save is the users' choice. So pauses that a job has always had are its habit, and no fault, as long as each
 takes about as long as the others. They are told if the job ran without them before, if they take far longer now, or if
-they take more of its time than any choice explains.
+they write and take more of its time than any choice explains. How long to evaluate is a choice of its own: a small
+model may do so for longer than it trains in between.
 """
 
 from __future__ import annotations
@@ -32,8 +33,7 @@ MISSED_PAUSES = 2
 """Distances between pauses that a job must have run without one before the first, if it began to pause only then: one
 of a habit may have been missed."""
 LONGEST_HABIT = 0.4
-"""Ratio of pauses to the time between them from which a job pauses for more than by choice: evaluations take up to a
-quarter."""
+"""Ratio of pauses to the time between them from which a job saves for longer than by choice."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -96,7 +96,8 @@ def _stall_row(
     computes = written is None and (
         not _is_periodic(steps, pauses) or every * usual_ns < settings.least_lasting_s * 1e9
     )
-    if computes or _is_habit(pauses, pause_s * 1e9, every, usual_ns):
+    longest = np.inf if written is None else LONGEST_HABIT * every * usual_ns
+    if computes or _is_habit(pauses, pause_s * 1e9, every, longest):
         return None
     return _row(job_id, steps, now, written, (pause_s, every))
 
@@ -214,19 +215,19 @@ def _written_during(job_id: str, pauses: pl.DataFrame, evidence: Evidence) -> pl
     return during.group_by("index").agg(pl.col("bytes").sum()).filter(pl.col("bytes") >= CHECKPOINT_BYTES)
 
 
-def _is_habit(pauses: pl.DataFrame, now_ns: float, every: float, usual_ns: float) -> bool:
-    """Return whether a job has paused ever since it was seen, for as long each time, and not for much of its time.
+def _is_habit(pauses: pl.DataFrame, now_ns: float, every: float, longest_ns: float) -> bool:
+    """Return whether a job has paused ever since it was seen, for as long each time, and for no longer than by choice.
 
     Parameters
     ----------
     pauses : `index` (number of the step), `excess_ns`
     now_ns : typical pause of the window
     every : steps from one pause to the next
-    usual_ns : usual length of a step
+    longest_ns : how long a pause may be by choice
     """
     always = pauses["index"][0] < MISSED_PAUSES * every
     alike = now_ns < SLOW_STORAGE_RATIO * float(pauses["excess_ns"].quantile(HEALTHY_STEP_QUANTILE) or 0.0)
-    return bool(always and alike and now_ns < LONGEST_HABIT * every * usual_ns)
+    return bool(always and alike and now_ns < longest_ns)
 
 
 def _is_periodic(steps: pl.DataFrame, pauses: pl.DataFrame) -> bool:

@@ -98,7 +98,7 @@ def _layout_from_steps(
         job_profile.stepping(division.endpoints, job_members),
         job_profile.evenness(by_step, kinds),
         job_profile.brevity(flows, kinds, periods),
-        job_profile.gradients(kinds, seen.groups, seen.nics),
+        job_profile.gradients(kinds, seen.groups, seen.nics, sharded),
     ]
     laid = degrees.unless_sharded(
         laid,

@@ -133,17 +133,21 @@ def messages(flows: pl.DataFrame, pairs: pl.DataFrame, settings: ParallelismSett
     )
 
 
-def gradients(pairs: pl.DataFrame, groups: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
+def gradients(
+    pairs: pl.DataFrame, groups: pl.DataFrame, job_members: pl.DataFrame, sharded: pl.DataFrame
+) -> pl.DataFrame:
     """Return `job_id`, `gradient_bytes`: what each rank reduces in a step.
 
     A ring of n ranks sends 2 (n - 1) / n times the gradients over each of its hops, and leaves each host once. Where
     parameters are gathered in another precision than gradients are reduced in, it is the mean of both. Jobs whose pairs
-    may carry blocks of context or tokens as well are absent.
+    may carry blocks of context or tokens as well are absent; so are those that may shard their parameters, which gather
+    them for each pass of each micro-batch.
 
     Parameters
     ----------
     pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, `bytes_per_step`
     groups : `job_id`, `addr`, `group`
+    sharded : `job_id`, `sharded`, as `sharded` returns
     """
     placed = groups.join(job_members.select("job_id", "addr", "host"), on=["job_id", "addr"])
     sizes = placed.group_by("job_id", "group").agg(ranks=pl.len(), hosts=pl.col("host").n_unique())
@@ -151,6 +155,7 @@ def gradients(pairs: pl.DataFrame, groups: pl.DataFrame, job_members: pl.DataFra
     return (
         pairs.filter(pl.col("kind") == "dp")
         .join(mixed, on="job_id", how="anti")
+        .join(sharded.filter(~pl.col("sharded")), on="job_id", how="semi")
         .join(groups.rename({"addr": "src_addr"}), on=["job_id", "src_addr"])
         .group_by("job_id", "group")
         .agg(pl.col("bytes_per_step").sum())

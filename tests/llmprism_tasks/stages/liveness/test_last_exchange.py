@@ -8,6 +8,7 @@ from itertools import pairwise, permutations
 import polars as pl
 import pytest
 
+from llmprism_tasks.stages.liveness.first_stopped import STRONG
 from llmprism_tasks.stages.liveness.last_exchange import CLOCK_ERROR_NS, absences, factor_of_chance
 
 MS = 1_000_000
@@ -122,3 +123,15 @@ def test_a_ring_with_hops_inside_a_host_tells_nothing_of_hosts(inside: bool, tel
     ).with_columns(owes=True)
     hosts = {addr: addr[0] if inside else addr for addr in order}
     assert bool(absences(pairs, 0, hosts, 0.001)) == tells
+
+
+def test_one_gpu_of_a_host_may_be_absent_from_its_own_ring() -> None:
+    """Of two rails the second lacks `b`, whose GPU on the first one goes on; its receiver has not sent either."""
+    first, hosts = ring({"a": 100, "b": 97, "c": 99, "d": 98, "e": 99})
+    second = ring({"a": None, "b": None, "c": 99, "d": 98, "e": 100})[0]
+    second = second.with_columns(pl.col("src_addr", "dst_addr").str.replace("0", "1"))
+    both = pl.concat([first, second], how="vertical_relaxed")
+    found = absences(both, 0, hosts | {addr.replace("0", "1"): host for addr, host in hosts.items()}, 1e-9)
+    assert {host for host, one in found.items() if one.factor > STRONG} == {"b"}
+    alone = absences(second, 0, {addr.replace("0", "1"): host for addr, host in hosts.items()}, 1e-9)
+    assert found["b"].factor == pytest.approx(alone["b"].factor / 4, rel=0.1)

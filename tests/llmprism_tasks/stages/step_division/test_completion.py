@@ -91,6 +91,15 @@ def test_a_burst_whose_bytes_are_complete_is_over_however_soon(share: float, fir
     assert (found[0], [end for end in found[1] if end < 61_000]) == (first, [] if first else [59_990])
 
 
+@pytest.mark.parametrize(("nics", "first"), [("abcdefgh", [59_990]), ("abc", [])])
+def test_what_one_member_lacks_is_lost_where_all_together_lack_next_to_nothing(nics: str, first: list[float]) -> None:
+    """One hop lacks 8 %: its ends lack 4 % each, and all members together 1 % or 2.7 %. Bursts last 100 ms."""
+    hops = zip(nics, nics[1:] + nics[0], strict=True)
+    last = [burst(src, dst, 59_940, length=50, size=round((0.92 if src == "a" else 1) * 80 * MB)) for src, dst in hops]
+    found = reported(ring(nics, STEPS), *last, ring(nics, every(1000, count=20, start=61_000)))
+    assert (found[0], [end for end in found[1] if end < 61_000]) == (first, [] if first else [59_990])
+
+
 @pytest.mark.parametrize(("begin", "first", "second"), [(59_880.0, [], [59_930.0]), (59_870.0, [59_920.0], [])])
 def test_a_burst_that_lasts_too_long_has_lost_records(begin: float, first: list[float], second: list[float]) -> None:
     """Half of the bytes are lost. Bursts last 100 ms; 125 ms after its beginning the step is over without them."""

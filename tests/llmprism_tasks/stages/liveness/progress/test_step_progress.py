@@ -243,3 +243,14 @@ def test_the_beginning_of_another_step_does_not_end_the_last_one(
     nics, steps = _ended_together(endpoints, job_steps, settings())
     assert steps["end_ns"].to_list() == [*job_steps["end_ns"][:-1], 5000 + end_ms]
     assert nics.filter(step=5)["end_ns"].max() == 5000 + end_ms
+
+
+@pytest.mark.parametrize(("share", "more"), [(1.0, 10), (0.96, 0)])
+def test_a_last_step_that_lacks_more_than_the_others_is_seldom_whole(share: float, more: int) -> None:
+    """What hangs in a step's last exchange lacks but little of it. The first step may be cut by the data."""
+    there = messages("a", "b", every(1000, count=STEPS - 1), 8 * MB)
+    back = messages("b", "a", every(1000, count=STEPS - 1, start=300), 8 * MB)
+    last = [*messages("a", "b", [LAST - 1000], round(share * 8 * MB)), *messages("b", "a", [LAST - 700], 8 * MB)]
+    where = cut_off(there, back, last)
+    assert (where.midway, where.lacking) == (False, (more + 1) / 12)
+    assert cut_off(*steps_and(("a", "b", 4 * MB))).lacking == 1
