@@ -18,6 +18,7 @@ def settle_filling_pairs(pairs: pl.DataFrame, same_size: float, same_bytes: floa
     unless a pair carries just as much as one of them and one of the others together. Else they are rings of context
     parallelism (`cp`), or experts with balanced loads (`ep`): where gradients are reduced among some of a group's
     replicas apart, or where all NICs of a group send to all others. Blocks go from each NIC to the next one of a ring.
+    Gradients that are reduced while the backward pass goes on fill the step, too: see `_gradients_round_blocks`.
 
     Parameters
     ----------
@@ -30,9 +31,15 @@ def settle_filling_pairs(pairs: pl.DataFrame, same_size: float, same_bytes: floa
     filled = pairs.filter(fills)
     if filled.is_empty():
         return pairs
+    gradients = _gradients_round_blocks(pairs, same_size)
+    alone = gradients.with_columns(alone=True)
+    pairs = pairs.join(alone, on=["job_id", *ENDS], how="left", maintain_order="left")
+    pairs = pairs.with_columns(kind=pl.when(fills, "alone").then(pl.lit("dp")).otherwise("kind")).drop("alone")
+    filled = pairs.filter(fills)
     experts = pl.concat([_jobs_reducing_experts_apart(pairs, filled, same_size), _jobs_sending_to_all(pairs, filled)])
     sharded = _sharded_jobs(pairs, filled, same_size)
-    sharded = sharded.filter(~sharded.is_in(_jobs_with_sums(pairs, filled, same_size).implode()))
+    sums = pl.concat([_jobs_with_sums(pairs, filled, same_size), gradients["job_id"].unique()])
+    sharded = sharded.filter(~sharded.is_in(sums.implode()))
     bursts = _jobs_with_other_bursts(pairs, filled, same_size, same_bytes)
     kind = (
         pl.when(~pl.col("job_id").is_in(bursts.implode()) | pl.col("job_id").is_in(sharded.implode()))
@@ -42,6 +49,36 @@ def settle_filling_pairs(pairs: pl.DataFrame, same_size: float, same_bytes: floa
         .otherwise(pl.lit("cp"))
     )
     return pairs.with_columns(kind=pl.when(fills).then(kind).otherwise("kind"))
+
+
+def _gradients_round_blocks(pairs: pl.DataFrame, same_size: float) -> pl.DataFrame:
+    """Return the pairs that carry gradients alone, in jobs whose ring of gradients goes round several rings of context.
+
+    Most hops of the large ring are hops of the small ones, too. So a job's pairs carry three amounts in a step: blocks,
+    gradients, and both together. The pairs that carry blocks, alone or with gradients, fall into more groups than those
+    that carry gradients.
+
+    Returns
+    -------
+    `job_id` and the ends
+    """
+    rings = pairs.filter(pl.col("kind").is_in(["dp", "filling"])).sort("job_id", "bytes_per_step")
+    apart = pl.col("bytes_per_step") > (1 + same_size) * pl.col("bytes_per_step").shift()
+    amount = apart.fill_null(value=True).cast(pl.Int64).cum_sum().over("job_id")
+    rings = rings.with_columns(amount=amount).with_columns(most=pl.len().over("job_id"))
+    found = [rings.clear()]
+    for (_, most), mine in rings.group_by("job_id", "most", maintain_order=True):
+        usual = mine.group_by("amount").agg(carried=pl.col("bytes_per_step").median(), hops=pl.len())
+        three = usual.sort("hops", descending=True).head(3).sort("carried")
+        small, large, both = (three["carried"].to_list() + [0.0] * 3)[:3]
+        if three["hops"].sum() < AGREEING_NICS * most or abs(both / (small + large) - 1) > same_size:  # type: ignore[operator]
+            continue
+        classes = [mine.filter(pl.col("amount") == number) for number in three["amount"]]
+        groups = [pair_graph.components(pl.concat([one, classes[2]]).select("job_id", *ENDS)) for one in classes[:2]]
+        number = [one["component"].n_unique() for one in groups]
+        if number[0] != number[1]:
+            found.append(classes[int(number[0] > number[1])])
+    return pl.concat(found).select("job_id", *ENDS)
 
 
 def _jobs_with_other_bursts(

@@ -111,6 +111,19 @@ def test_hops_of_which_no_burst_is_known_carry_as_much_as_the_others_of_their_ri
     assert filled(hops, carried={"b": carried * STEP})["a", "b"] == kind
 
 
+@pytest.mark.parametrize(("both", "gradients"), [(1.0, "dp"), (1.019, "dp"), (1.021, "cp")])
+def test_a_ring_of_gradients_goes_round_several_rings_of_blocks(both: float, gradients: str) -> None:
+    """Of `abcd` and `efgh`; the gradients are reduced while the backward pass goes on, and fill the step as well."""
+    blocks, grads = 4e8, 6e8
+    carried = {"d": grads, "h": grads} | dict.fromkeys("abcefg", both * (blocks + grads))
+    hops = [(src, dst, "filling", BLOCK, None) for src, dst in ring("abcdefgh")]
+    # Where a small ring closes, there are blocks alone.
+    closing = [("D", "a", "filling", BLOCK, None), ("H", "e", "filling", BLOCK, None)]
+    found = filled([*hops, *closing, ("x", "y", "dp", None, BURST)], carried=carried | {"D": blocks, "H": blocks})
+    assert found["d", "e"] == found["h", "a"] == gradients
+    assert {found[hop] for hop in ring("abcdefgh") if hop[0] not in "dh"} == {"cp"}
+
+
 def two_by_two(replicas: list[tuple[str, str]], size: float = OTHER_BURST) -> dict[tuple[str, str], str]:
     """Return the kinds of a ring of gradients of four NICs, `ab` and `cd` of which exchange, with more such pairs."""
     exchanges = [("b", "a"), ("d", "c")]
