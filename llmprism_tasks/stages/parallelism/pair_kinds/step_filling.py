@@ -71,7 +71,7 @@ def _gradients_round_blocks(pairs: pl.DataFrame, same_size: float) -> pl.DataFra
         usual = mine.group_by("amount").agg(carried=pl.col("bytes_per_step").median(), hops=pl.len())
         three = usual.sort("hops", descending=True).head(3).sort("carried")
         small, large, both = (three["carried"].to_list() + [0.0] * 3)[:3]
-        if three["hops"].sum() < AGREEING_NICS * most or abs(both / (small + large) - 1) > same_size:  # type: ignore[operator]
+        if three["hops"].sum() < AGREEING_NICS * most or abs(both / (small + large) - 1) > same_size:
             continue
         classes = [mine.filter(pl.col("amount") == number) for number in three["amount"]]
         groups = [pair_graph.components(pl.concat([one, classes[2]]).select("job_id", *ENDS)) for one in classes[:2]]
