@@ -64,11 +64,15 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 def finding_rows(suspects: pl.DataFrame, undecided: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
     """Return a row for each NIC or host to blame, and one for each job in which the slow NIC cannot be told.
 
+    Whoever is slower than before, but by less than half of what the job lost, is not named: most of it is another's.
+
     Parameters
     ----------
     suspects, undecided : as `slow_nics` returns, of different jobs
     """
-    rows = [_row(row, evidence) for row in _worst_subjects(suspects, evidence).iter_rows(named=True)]
+    worst = _worst_subjects(suspects, evidence)
+    told = [(_row(row, evidence), row["by_past"]) for row in worst.iter_rows(named=True)]
+    rows = [row for row, by_past in told if not by_past or row["confidence"] >= MAJORITY]
     rows += [_undecided_row(some, evidence) for _, some in undecided.group_by("job_id", maintain_order=True)]
     return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
@@ -292,7 +296,11 @@ def _row(found: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
     severity = _slowdown(found, evidence)
     if not found["by_past"]:
         severity = max(severity, longer_by(found["loss"]))
-    confidence = min(found["loss"] * (1 + severity) / severity, 1.0) * found["slow"] / found["steps"]
+    explains = found["loss"] * (1 + severity) / severity
+    if found["by_past"] and not found["at_first"]:
+        # Work that takes a tenth longer than it used to makes steps longer by a tenth at most.
+        explains = min(explains, found["excess"] / severity)
+    confidence = min(explains, 1.0) * found["slow"] / found["steps"]
     nics = len(found["addr"])
     who = f"Host {found['host']} ({nics} NICs)" if found["whole"] else f"{found['addr'][0]} on {found['host']}"
     usual = "it used to" if found["by_past"] else "its peers"

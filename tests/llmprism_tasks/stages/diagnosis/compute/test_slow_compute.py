@@ -66,6 +66,17 @@ def test_the_severity_is_the_same_whether_or_not_quick_steps_were_seen() -> None
     assert "1.43 times as long as they need to" in unseen["explanation"]
 
 
+@pytest.mark.parametrize(("excess", "names"), [(0.22, ["b"]), (0.21, [])])
+def test_work_that_is_longer_than_before_makes_steps_longer_by_as_much_at_most(excess: float, names: list[str]) -> None:
+    """Steps of 1000 ms instead of 700: three sevenths more, of which it explains a half or less."""
+    evidence = working([ring(late(300))], lookback=[700] * 5)
+    times = {"start_ns": WINDOW.start_ns, "end_ns": WINDOW.start_ns + 10 * STEP * MS, "own_ns": 800 * MS}
+    shown = {"score": 20.0, "slow": 10, "steps": 10, "by_past": True, "at_first": False, "component": 0}
+    suspect = pl.DataFrame([{"job_id": "j", "addr": "b", "excess": excess, "loss": 0.3} | times | shown])
+    rows = slow_compute.finding_rows(suspect, suspect.clear(), evidence)
+    assert rows["subject"].to_list() == names
+
+
 def test_a_job_in_which_all_are_well_is_silent() -> None:
     assert named(working([ring(WELL)])) == []
     assert named(working([ring(late(-200))])) == []
