@@ -67,8 +67,9 @@ def absences(pairs: pl.DataFrame, ended_ns: int, hosts: Mapping[str, str], lost:
                 factors[host] = factors.get(host, 0) + factor / len(begun)
         members, seen_ns = frozenset(rings["src_host"]), int(rings["last_ns"].max())  # type: ignore[arg-type]
         for host, factor in factors.items():
-            if host not in found or factor / 2 > found[host].factor:
-                found[host] = Absence(factor / 2, seen_ns, members)
+            mean = factor / 2
+            if host not in found or mean > found[host].factor:
+                found[host] = Absence(mean, seen_ns, members)
     return found
 
 

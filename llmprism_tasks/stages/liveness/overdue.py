@@ -20,7 +20,8 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics.robust import MAJORITY, SURE
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.foreign import LONGER_BY_STEPS, foreign_pairs
-from llmprism_tasks.stages.liveness.progress.step_progress import LEAST_STEPS_NS, StepProgress, step_progress_at
+from llmprism_tasks.stages.liveness.progress.step_progress import StepProgress, step_progress_at
+from llmprism_tasks.stages.liveness.progress.whole_steps import LEAST_STEPS_NS
 from llmprism_tasks.stages.liveness.quiet_times import (
     RESTART_SHARE,
     Gap,

@@ -4,8 +4,8 @@ A step belongs to the window in which it ends, but a window's run does not see w
 under way at a window's edge is left to the next window; it is over when its bytes are complete, or when it has lasted
 as long as usual without some of them, or longer without most. Where all members together lack next to nothing, what one
 of them lacks is lost. The next window applies the same rule to what was visible at the edge, so both agree on every
-step without knowing of each other. A member whose part was over when too little of
-the job's step was there to be one has its step in the next window, with the rest of the job.
+step without knowing of each other. A member whose part was over when too little of the job's step was there to be one
+has its step in the next window, with the rest of the job.
 """
 
 from __future__ import annotations

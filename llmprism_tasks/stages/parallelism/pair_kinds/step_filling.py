@@ -65,19 +65,22 @@ def _gradients_round_blocks(pairs: pl.DataFrame, same_size: float) -> pl.DataFra
     rings = pairs.filter(pl.col("kind").is_in(["dp", "filling"])).sort("job_id", "bytes_per_step")
     apart = pl.col("bytes_per_step") > (1 + same_size) * pl.col("bytes_per_step").shift()
     amount = apart.fill_null(value=True).cast(pl.Int64).cum_sum().over("job_id")
-    rings = rings.with_columns(amount=amount).with_columns(most=pl.len().over("job_id"))
     found = [rings.clear()]
-    for (_, most), mine in rings.group_by("job_id", "most", maintain_order=True):
-        usual = mine.group_by("amount").agg(carried=pl.col("bytes_per_step").median(), hops=pl.len())
-        three = usual.sort("hops", descending=True).head(3).sort("carried")
-        small, large, both = (three["carried"].to_list() + [0.0] * 3)[:3]
-        if three["hops"].sum() < AGREEING_NICS * most or abs(both / (small + large) - 1) > same_size:
+    for _, hops in rings.with_columns(amount=amount).group_by("job_id", maintain_order=True):
+        carried = hops.group_by("amount").agg(pl.col("bytes_per_step").median(), hops=pl.len())
+        three = carried.sort("hops", descending=True).head(3).sort("bytes_per_step")
+        if three.height < 3 or three["hops"].sum() < AGREEING_NICS * hops.height:
             continue
-        classes = [mine.filter(pl.col("amount") == number) for number in three["amount"]]
-        groups = [pair_graph.components(pl.concat([one, classes[2]]).select("job_id", *ENDS)) for one in classes[:2]]
-        number = [one["component"].n_unique() for one in groups]
-        if number[0] != number[1]:
-            found.append(classes[int(number[0] > number[1])])
+        small, large, both = three["bytes_per_step"]
+        if abs(both / (small + large) - 1) > same_size:
+            continue
+        small_hops, large_hops, shared = (hops.filter(pl.col("amount") == number) for number in three["amount"])
+        with_small, with_large = (
+            pair_graph.components(pl.concat([some, shared]).select("job_id", *ENDS))["component"].n_unique()
+            for some in (small_hops, large_hops)
+        )
+        if with_small != with_large:
+            found.append(large_hops.drop("amount") if with_small > with_large else small_hops.drop("amount"))
     return pl.concat(found).select("job_id", *ENDS)
 
 

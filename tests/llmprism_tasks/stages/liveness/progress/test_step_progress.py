@@ -10,13 +10,11 @@ from handmade import MS, Row, every, flows, messages, settings
 
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.liveness.progress import step_progress
+from llmprism_tasks.stages.liveness.progress import whole_steps as of_whole_steps
 from llmprism_tasks.stages.liveness.progress.step_progress import (
     StepProgress,
     _are_micro_batches,
-    _ended_together,
     _is_whole,
-    _whole_steps,
     acknowledging_pairs,
     pairs_outside_steps,
     step_progress_at,
@@ -100,20 +98,6 @@ def test_of_a_pipeline_s_last_messages_a_record_may_be_lost(rails: int, lost: in
     assert cut_off_midway(*there, *back, *last) == expected
 
 
-@pytest.mark.parametrize(("again", "expected"), [("", STEPS - 1), ("ab", STEPS - 1), ("abc", STEPS)])
-def test_a_step_after_which_most_nics_send_again_is_over_whatever_it_lacks(again: str, expected: int) -> None:
-    """In the last step of a ring of four, the small part of one is missing."""
-    ends = pl.DataFrame({"step": range(STEPS)}).with_columns(end_ns=pl.col("step") * 1000 * MS)
-    parts = pl.DataFrame({"addr": list("abcd"), "bytes": [8 * MB, 8 * MB, 8 * MB, MB]})
-    endpoints = ends.join(parts, how="cross").filter((pl.col("step") < STEPS - 1) | (pl.col("addr") != "d"))
-    begun = pl.DataFrame(
-        {"src_addr": list(again), "flow_start_ns": 1000 * MS * STEPS}, schema_overrides={"src_addr": pl.String}
-    )
-    whole = _whole_steps(endpoints, begun, settings())
-    assert whole is not None
-    assert whole.height == expected
-
-
 @pytest.mark.parametrize(("other", "late", "expected"), [(600, 20, False), (400, 300, True)], ids=["within", "after"])
 def test_what_ended_before_the_last_whole_step_begins_no_other(other: int, late: int, expected: bool) -> None:
     """One group ends a step long after the other, of which a record is left over: before that end, or after it."""
@@ -147,12 +131,12 @@ def test_an_unfinished_step_that_spoils_the_division_is_left_out(
     steps = [messages(*ends, every(1000, count=101), 8 * MB) for ends in ("ab", "bc", "ca")]
     unfinished = messages("a", "b", [101_000], 4 * MB)
     spoiling_ns = int(flows(*steps, unfinished)["flow_end_ns"].max()) - round(left_ms * MS)  # type: ignore[arg-type]
-    divide = step_progress.divide
+    divide = of_whole_steps.divide
 
     def spoiled(bulk: pl.DataFrame, window: Window, settings: Settings) -> Division | None:
         return None if (bulk["flow_end_ns"] > spoiling_ns).any() else divide(bulk, window, settings)
 
-    monkeypatch.setattr(step_progress, "divide", spoiled)
+    monkeypatch.setattr(of_whole_steps, "divide", spoiled)
     bulk = flows(*steps, unfinished).with_columns(job_id=pl.lit("j"))
     where = step_progress_at(bulk, int(bulk["flow_end_ns"].max()), settings())  # type: ignore[arg-type]
     assert (where is not None and where.midway) == midway
@@ -221,28 +205,6 @@ def test_what_acknowledges_a_ring_takes_no_part_in_it(back: float, acknowledge: 
     pairs = pl.DataFrame([(*one, size) for one, size in sizes.items()], ["src_addr", "dst_addr", "usual"], orient="row")
     found = {"".join(pair) for pair in acknowledging_pairs(pairs).rows()}
     assert found == ({one[::-1] for one in RING} if acknowledge else set())
-
-
-@pytest.mark.parametrize(
-    ("late_ms", "moved", "before_ms", "end_ms"),
-    [(400, 110, 20, 20), (400, 110, 250, 400), (30, 110, 20, 30), (400, 100, 20, 400)],
-    ids=["a begun step", "no lock step", "in lock step", "later without more bytes"],
-)
-def test_the_beginning_of_another_step_does_not_end_the_last_one(
-    late_ms: int, moved: int, before_ms: int, end_ms: int
-) -> None:
-    """Two of four NICs seem to end the last step later than the others, which end it up to 20 ms apart."""
-    ends = {step: [0, 20, 0, before_ms] for step in range(5)} | {5: [0, 20, late_ms, late_ms]}
-    rows = [
-        (addr, step, 1000 * step + after, moved * MB if (step, after) == (5, late_ms) else 100 * MB)
-        for step, afters in ends.items()
-        for addr, after in zip("abcd", afters, strict=True)
-    ]
-    endpoints = pl.DataFrame(rows, ["addr", "step", "end_ns", "bytes"], orient="row")
-    job_steps = endpoints.group_by("step").agg(pl.col("end_ns").max()).sort("step")
-    nics, steps = _ended_together(endpoints, job_steps, settings())
-    assert steps["end_ns"].to_list() == [*job_steps["end_ns"][:-1], 5000 + end_ms]
-    assert nics.filter(step=5)["end_ns"].max() == 5000 + end_ms
 
 
 @pytest.mark.parametrize(("share", "more"), [(1.0, 10), (0.96, 0)])
