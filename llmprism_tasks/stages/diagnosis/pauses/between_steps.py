@@ -4,7 +4,7 @@ A silence that no other detector explains is told once, by what it may be. A job
 about the one step that lasted so long. A job that is still silent, or began anew, is `ended`: it ended in order, or it
 hangs, or it still pauses. The chances of these are weighed against each other:
 
-- a job that ends does so after a whole step, and one in so many steps is the last; it lacks no more bytes than others;
+- a job that ends does so after a whole step, and one in so many steps is the last;
 - a job hangs at any moment of a step, and is taken for ended if nothing is due at that moment: for a share of the step;
 - a pause as long as the silence has the chance that the job's own step lengths give it;
 - where nothing else is seen since, the collector may have stopped, as seldom as a job hangs, and at any moment.
@@ -77,7 +77,7 @@ def readings(silence: Silence) -> dict[str, float]:
     model = duration_model.fitted(where.lengths_ns)
     pauses = 0.5 if model is None else model.chance(silence.until_ns - where.ended_ns)
     whole = _may_have_ended(silence)
-    weights = {"ended": LAST_STEP_CHANCE * whole * where.lacking, "hung": LAST_STEP_CHANCE * (hidden if whole else 1)}
+    weights = {"ended": LAST_STEP_CHANCE * whole, "hung": LAST_STEP_CHANCE * (hidden if whole else 1)}
     if silence.alone:
         weights["unseen"] = weights["hung"]
     if not silence.over:

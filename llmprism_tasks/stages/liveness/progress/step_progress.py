@@ -57,7 +57,6 @@ class StepProgress:
     next_sends : when each NIC was due to send next, as `next_send.next_sends` returns; empty if not `midway`
     lost : share of a pair's steps of which every record is lost
     lengths_ns : lengths of the whole steps
-    lacking : chance that a whole step lacks as many bytes as the last one does; 1 if `midway`
     """
 
     midway: bool
@@ -69,7 +68,6 @@ class StepProgress:
     next_sends: pl.DataFrame
     lost: float = 0.0
     lengths_ns: tuple[int, ...] = ()
-    lacking: float = 1.0
 
 
 def step_progress_at(
@@ -123,8 +121,7 @@ def step_progress_at(
     sends = next_sends(moments if midway else moments.clear(), begun, steps, ended_ns, settings.rhythm.same_size)
     lost = share_of_lost(moments)
     silent_ns = _end_of_training(begun, pairs, silent_ns)
-    lacking = 1.0 if midway else _chance_to_lack(placed.join(pairs, on=PAIR, how="semi"), settings)
-    return StepProgress(midway, ended_ns, silent_ns, period_ns, even, pairs, sends, lost, tuple(lengths_ns), lacking)
+    return StepProgress(midway, ended_ns, silent_ns, period_ns, even, pairs, sends, lost, tuple(lengths_ns))
 
 
 def _is_whole(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> bool:
@@ -142,23 +139,6 @@ def _is_whole(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> b
     whole, uneven = last.select(enough.all(), uneven=unevenness(part)).row(0)
     others = parts.group_by("step").agg(unevenness(pl.col("part")))["part"]
     return bool(whole and is_as_even(uneven, others, settings))
-
-
-def _chance_to_lack(placed: pl.DataFrame, settings: Settings) -> float:
-    """Return the chance that a whole step lacks as many bytes as the last one, by the rule of succession.
-
-    A job that ends in order has sent all of its last step, as of those before it, but for lost records. What hangs in
-    the last exchange of a step lacks but little of it.
-
-    Parameters
-    ----------
-    placed : flows of the job's pairs, with `step`: NULL after the last one. Of the first step the data may lack a part
-    """
-    sums = placed.group_by("step").agg(pl.col("bytes").sum()).sort("step", nulls_last=True)["bytes"][1:].to_numpy()
-    if sums.size:
-        sums = sums[sums >= settings.rhythm.least_step * np.median(sums)]
-    others, last = sums[:-1], sums[-1:]
-    return float(((others <= last).sum() + 1) / (others.size + 2)) if others.size else 1.0
 
 
 def _are_micro_batches(steps: pl.DataFrame, pairs: pl.DataFrame) -> bool:

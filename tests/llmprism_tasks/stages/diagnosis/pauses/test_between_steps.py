@@ -66,12 +66,6 @@ def test_a_hang_is_the_likelier_the_longer_a_step_is_silent_by_itself(longest: f
     assert dict(zip(row["candidates"], row["odds"], strict=True))["hung"] == pytest.approx(hung, abs=0.005)
 
 
-def test_whose_last_step_lacks_what_others_seldom_lack_hardly_ended_in_order() -> None:
-    usual = silence(longest=1000)
-    (row,) = told(dataclasses.replace(usual, where=dataclasses.replace(usual.where, lacking=0.25)))
-    assert row["confidence"] == pytest.approx(EVEN_ODDS, abs=0.005)
-
-
 def test_who_pauses_so_long_now_and_then_may_still_pause() -> None:
     usual = silence()
     uneven = tuple(round(PERIOD * factor) * MS for factor in [0.2, 0.5, 1, 2, 5] * 8)

@@ -205,14 +205,3 @@ def test_what_acknowledges_a_ring_takes_no_part_in_it(back: float, acknowledge: 
     pairs = pl.DataFrame([(*one, size) for one, size in sizes.items()], ["src_addr", "dst_addr", "usual"], orient="row")
     found = {"".join(pair) for pair in acknowledging_pairs(pairs).rows()}
     assert found == ({one[::-1] for one in RING} if acknowledge else set())
-
-
-@pytest.mark.parametrize(("share", "more"), [(1.0, 10), (0.96, 0)])
-def test_a_last_step_that_lacks_more_than_the_others_is_seldom_whole(share: float, more: int) -> None:
-    """What hangs in a step's last exchange lacks but little of it. The first step may be cut by the data."""
-    there = messages("a", "b", every(1000, count=STEPS - 1), 8 * MB)
-    back = messages("b", "a", every(1000, count=STEPS - 1, start=300), 8 * MB)
-    last = [*messages("a", "b", [LAST - 1000], round(share * 8 * MB)), *messages("b", "a", [LAST - 700], 8 * MB)]
-    where = cut_off(there, back, last)
-    assert (where.midway, where.lacking) == (False, (more + 1) / 12)
-    assert cut_off(*steps_and(("a", "b", 4 * MB))).lacking == 1
