@@ -69,7 +69,8 @@ def test_the_demo_is_read_as_readme_shows(tmp_path: Path) -> None:
 
 
 def test_pipelines_that_end_in_order_hang_nowhere(tmp_path: Path) -> None:
-    """Of few micro-batches, of samples that differ in length, or of a single replica."""
+    """Of few micro-batches, of samples that differ in length, or of a single replica. A last step may lack a record."""
     write_scenario(tmp_path, scenario="ends_in_order", minutes=5, seed=3, start_ns=START_NS)
     found = scored_run(tmp_path, "flows", tmp_path / "w.duckdb", validated=False).found
     assert set(found["diagnoses"]["kind"]) <= {"ended"}
+    assert set(found["diagnoses"]["candidates"].list.first()) <= {"ended"}
