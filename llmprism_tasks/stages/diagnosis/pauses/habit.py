@@ -12,6 +12,7 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
+from llmprism_tasks.stages.diagnosis.step_times.course import Steps
 from llmprism_tasks.stages.liveness.foreign import BIN_NS, LONGER_BY_STEPS
 
 SLOW_STORAGE_RATIO = 2.0
@@ -25,6 +26,8 @@ USUAL_QUANTILE = 0.75
 """Quantile of a job's pauses up to which they are usual: a job may pause for several reasons, for a different time
 each, and one pause in four may be a fault's."""
 
+REPEATED_WORK = 2
+"""Slow steps that are one work done twice if they are alike; more of them also come after equal numbers of steps."""
 
 CHECKPOINT_BYTES = 1_000_000
 """Bytes above which a write is no log file or heartbeat."""
@@ -97,6 +100,50 @@ def is_slow_to_save(excess: Floats, written: Integers, saving: Flags, first: Fla
     return found
 
 
+def is_on_schedule(steps: Steps, slow: Flags, together: Flags) -> Flags:
+    """Return which slow steps come after equal numbers of steps, or are as long as another one, or as all others.
+
+    Evaluations and checkpoints are, whatever else makes other steps slow. Of two distances nobody can tell that they
+    are equal, but work that is done again takes as long again, and at the same place in the step. What comes on
+    schedule and takes `SLOW_STORAGE_RATIO` times as long as the others is none of them.
+
+    Parameters
+    ----------
+    together : as `are_at_same_place` returns
+    """
+    at = np.flatnonzero(slow)
+    excess, together = steps.excess[at], together[np.ix_(at, at)]
+    alike = np.abs(excess[:, np.newaxis] - excess) <= SAME_WORK_RATIO * np.maximum(excess[:, np.newaxis], excess)
+    alike &= together
+    scheduled = np.zeros_like(slow)
+    scheduled[at] = [mine.sum() == REPEATED_WORK or _is_equally_spaced(at[mine]) for mine in alike]
+    if (_is_equally_spaced(at) and bool(together.all())) or (at.size > 1 and bool(alike.all())):
+        scheduled[at] |= excess < SLOW_STORAGE_RATIO * np.median(excess)
+    return scheduled
+
+
+def are_at_same_place(steps: Steps, since: Integers, silent: Flags) -> Flags:
+    """Return whether the silences of two steps begin at the same place in the step, shape (steps, steps).
+
+    A job evaluates and saves at one place of its step, between two of them. What fails does so anywhere. Steps that
+    lost their time otherwise have no place, and may be at any.
+
+    Parameters
+    ----------
+    since : when the first member fell silent, shape (steps,), ns
+    silent : which steps lost most of their time to a silence
+    """
+    place = np.where(silent, (since - steps.starts) / steps.model.usual_ns, np.nan)
+    apart = np.abs(place[:, np.newaxis] - place) % 1  # a pause between two steps may count to the one or the other
+    return np.asarray(~(np.minimum(apart, 1 - apart) > SAME_WORK_RATIO))
+
+
+def _is_equally_spaced(at: Integers) -> bool:
+    """Return whether steps come after equal numbers of steps, of which there are two at least."""
+    every = np.diff(at)
+    return bool(every.size > 1 and np.ptp(every) <= 1 and every.min() > 1)
+
+
 def pauses_of_steps(job_id: str, starts: Integers, ends: Integers, evidence: Evidence) -> pl.DataFrame:
     """Return the pauses of a job, as `Evidence.pauses`, the silences of one step as one: a copy beside the job, or
     members that try again, break the pause of a rank that has stopped into pieces.
@@ -104,16 +151,18 @@ def pauses_of_steps(job_id: str, starts: Integers, ends: Integers, evidence: Evi
     Parameters
     ----------
     starts, ends : shape (steps,): of the job's steps, ns, in order
+
+    Returns
+    -------
+    as `Evidence.pauses`, with `step`, the place of the step in `starts`; negative where a silence is in none
     """
     silences = evidence.pauses.filter(pl.col("job_id") == job_id)
     since = silences["since_ns"].to_numpy()
     step = np.searchsorted(starts, since, side="right") - 1
     outside = (step < 0) | (since > ends[np.maximum(step, 0)])
     lasted = (pl.col("back_ns") - pl.col("since_ns")).sum()
-    return (
-        silences.group_by("job_id", step=pl.Series(np.where(outside, -1 - np.arange(step.size), step)))
-        .agg(pl.col("since_ns").min(), back_ns=pl.col("since_ns").min() + lasted)
-        .drop("step")
+    return silences.group_by("job_id", step=pl.Series(np.where(outside, -1 - np.arange(step.size), step))).agg(
+        pl.col("since_ns").min(), back_ns=pl.col("since_ns").min() + lasted
     )
 
 

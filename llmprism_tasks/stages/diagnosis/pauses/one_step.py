@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.numerics.robust import EVEN_ODDS, MAJORITY, Flags, Floats, Integers
+from llmprism_tasks.numerics.robust import EVEN_ODDS, MAJORITY, Flags, Floats
 from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.evidence import (
     FINDING_SCHEMA,
@@ -34,6 +34,7 @@ from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped_in_step
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.diagnosis.step_times.course import Course, Steps, course_of, step_of_times
 from llmprism_tasks.stages.diagnosis.step_times.duration_model import WORTH_A_ROW
+from llmprism_tasks.stages.diagnosis.step_times.first_stop import first_stops
 from llmprism_tasks.stages.diagnosis.step_times.lasting_delay import is_lasting
 from llmprism_tasks.stages.liveness.quiet_times import are_of_collector
 
@@ -41,9 +42,6 @@ Row = dict[str, Any]
 
 USUAL_SHARE = 0.2
 """Share of a job's steps from which on slow ones are no single steps: they are how the job works."""
-
-REPEATED_WORK = 2
-"""Slow steps that are one work done twice if they are alike; more of them also come after equal numbers of steps."""
 
 BYTES_TOLERANCE = 0.25
 """Ratio by which the bytes of a step may differ from the usual. Two steps taken for one have twice as many, and a step
@@ -101,11 +99,11 @@ def _job_steps(job_id: str, history: pl.DataFrame) -> Steps | None:
 
 
 def _is_single_slow_step(steps: Steps, settings: DiagnosisSettings) -> Flags:
-    """Return which steps of the window are slow, and are no run of slow steps and no schedule."""
+    """Return which steps of the window are slow, and are no run of slow steps."""
     slow = steps.lengths > steps.model.least_ns(settings)
     if not (slow & steps.current).any() or slow.mean() > USUAL_SHARE:
         return np.zeros_like(slow)
-    return slow & steps.current & ~_is_in_run(steps.excess, slow, settings.least_steps) & ~_is_on_schedule(steps, slow)
+    return slow & steps.current & ~_is_in_run(steps.excess, slow, settings.least_steps)
 
 
 def _is_last_and_held(steps: Steps, slow: Flags, evidence: Evidence) -> Flags:
@@ -132,27 +130,29 @@ def _is_in_run(excess: Floats, slow: Flags, least: int) -> Flags:
     return in_run
 
 
-def _is_on_schedule(steps: Steps, slow: Flags) -> Flags:
-    """Return which slow steps come after equal numbers of steps, or are as long as another one, or as all others.
+def _are_at_same_place(steps: Steps, silent: Flags, quick: Flags, evidence: Evidence) -> Flags:
+    """Return whether the silences of two steps begin at the same place in the step, as `habit.are_at_same_place`."""
+    training = evidence.flows.filter(pl.col("job_id") == steps.job_id, pl.col("kind") != "other")
+    stopped, _ = first_stops(steps, silent, quick, training)
+    return habit.are_at_same_place(steps, stopped, silent & (stopped < steps.ends))
 
-    Evaluations and checkpoints are, whatever else makes other steps slow. Of two distances nobody can tell that they
-    are equal, but work that is done again takes as long again. What comes on schedule and takes `SLOW_STORAGE_RATIO`
-    times as long as the others is none of them.
+
+def _is_unseen(steps: Steps, still: Flags, course: Course, evidence: Evidence) -> Flags:
+    """Return in which of the steps that stood still the collector stopped, and not the job.
+
+    Who goes on training unseen is as far afterwards as if it had been seen: some whole steps were not.
+
+    Parameters
+    ----------
+    still : which steps lost most of their time to a silence
     """
-    at = np.flatnonzero(slow)
-    excess = steps.excess[at]
-    alike = np.abs(excess[:, np.newaxis] - excess) <= habit.SAME_WORK_RATIO * np.maximum(excess[:, np.newaxis], excess)
-    scheduled = np.zeros_like(slow)
-    scheduled[at] = [mine.sum() == REPEATED_WORK or _is_equally_spaced(at[mine]) for mine in alike]
-    if _is_equally_spaced(at) or (at.size > 1 and bool(alike.all())):
-        scheduled[at] |= excess < habit.SLOW_STORAGE_RATIO * np.median(excess)
-    return scheduled
-
-
-def _is_equally_spaced(at: Integers) -> bool:
-    """Return whether steps come after equal numbers of steps, of which there are two at least."""
-    every = np.diff(at)
-    return bool(every.size > 1 and np.ptp(every) <= 1 and every.min() > 1)
+    more = steps.excess / steps.model.usual_ns
+    unseen = still & (more > MAJORITY) & (np.abs(more - np.round(more)) <= WORTH_A_ROW)
+    if unseen.any():
+        since, until = course.since[unseen], course.since[unseen] + course.longest[unseen]
+        others = evidence.begun_by_others(steps.job_id)
+        unseen[unseen] = are_of_collector(others, since, until, steps.model.usual_ns)
+    return unseen
 
 
 def _is_explained(steps: Steps, found: pl.DataFrame) -> Flags:
@@ -175,14 +175,13 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
     # No trouble makes half of the members send more: they work, as in an evaluation, whose forward passes go through.
     slow &= (np.abs(course.moved - 1) <= BYTES_TOLERANCE) & (course.busier < MAJORITY)
     silent = course.silent - usual_silent >= MAJORITY * steps.excess
-    if (still := slow & silent).any():
-        since, until = course.since[still], course.since[still] + course.longest[still]
-        others = evidence.begun_by_others(steps.job_id)
-        slow[still] &= ~are_of_collector(others, since, until, steps.model.usual_ns)
+    together = _are_at_same_place(steps, silent & ~quick, quick, evidence)
+    slow &= ~habit.is_on_schedule(steps, steps.lengths > steps.model.least_ns(settings), together)
+    slow &= ~_is_unseen(steps, slow & silent, course, evidence)
     saving = course.written - usual_written >= habit.CHECKPOINT_BYTES
     saves = slow & silent & saving
     rest = slow & ~saves
-    habitual = _is_habitual(steps, course, quick, evidence)
+    habitual = _is_habitual(steps, course, quick, together, evidence)
     # What is usual nobody knows before the second checkpoint: it may cost as much of a window as regular ones.
     first = ~habitual & (steps.excess >= settings.least_checkpoint * evidence.window.length_ns)
     saves &= habit.is_slow_to_save(steps.excess, course.written, saving, first)
@@ -223,16 +222,17 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
     return rows
 
 
-def _is_habitual(steps: Steps, course: Course, quick: Flags, evidence: Evidence) -> Flags:
-    """Return in which steps the job pauses as it has paused before."""
-    whole = dataclasses.replace(
-        evidence, pauses=habit.pauses_of_steps(steps.job_id, steps.starts, steps.ends, evidence)
-    )
+def _is_habitual(steps: Steps, course: Course, quick: Flags, together: Flags, evidence: Evidence) -> Flags:
+    """Return in which steps the job pauses as it has paused before, at the same place in the step."""
+    pauses = habit.pauses_of_steps(steps.job_id, steps.starts, steps.ends, evidence)
     silent = np.maximum(course.longest, course.silent - np.median(course.silent[quick]))
-    return np.array([
-        habit.is_habit(steps.job_id, int(start), float(silent_ns), steps.model.usual_ns, whole)
-        for start, silent_ns in zip(steps.starts, silent, strict=True)
-    ])  # fmt: skip
+    found = np.zeros_like(quick)
+    for step, (start, silent_ns) in enumerate(zip(steps.starts, silent, strict=True)):
+        here = dataclasses.replace(
+            evidence, pauses=pauses.filter(~pl.col("step").is_in(np.flatnonzero(~together[step])))
+        )
+        found[step] = habit.is_habit(steps.job_id, int(start), float(silent_ns), steps.model.usual_ns, here)
+    return found
 
 
 def _flapping_device(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSettings) -> Row | None:
