@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.numerics.robust import Flags, Floats, Integers
+from llmprism_tasks.numerics.robust import LEAST_RECURRENCES, Flags, Floats, Integers
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.diagnosis.step_times.course import Steps
 from llmprism_tasks.stages.liveness.foreign import BIN_NS, LONGER_BY_STEPS
@@ -116,8 +116,8 @@ def is_on_schedule(steps: Steps, slow: Flags, together: Flags) -> Flags:
     alike = np.abs(excess[:, np.newaxis] - excess) <= SAME_WORK_RATIO * np.maximum(excess[:, np.newaxis], excess)
     alike &= together
     scheduled = np.zeros_like(slow)
-    scheduled[at] = [mine.sum() == REPEATED_WORK or _is_equally_spaced(at[mine]) for mine in alike]
-    if (_is_equally_spaced(at) and bool(together.all())) or (at.size > 1 and bool(alike.all())):
+    scheduled[at] = [mine.sum() == REPEATED_WORK or _is_equally_spaced(at[mine], at) for mine in alike]
+    if (_is_equally_spaced(at, at) and bool(together.all())) or (at.size > 1 and bool(alike.all())):
         scheduled[at] |= excess < SLOW_STORAGE_RATIO * np.median(excess)
     return scheduled
 
@@ -138,10 +138,21 @@ def are_at_same_place(steps: Steps, since: Integers, silent: Flags) -> Flags:
     return np.asarray(~(np.minimum(apart, 1 - apart) > SAME_WORK_RATIO))
 
 
-def _is_equally_spaced(at: Integers) -> bool:
-    """Return whether steps come after equal numbers of steps, of which there are two at least."""
-    every = np.diff(at)
-    return bool(every.size > 1 and np.ptp(every) <= 1 and every.min() > 1)
+def _is_equally_spaced(at: Integers, slow: Integers) -> bool:
+    """Return whether steps come after equal numbers of steps, of which there are two at least.
+
+    Where one is missing, the step there is slow for another reason, too: who evaluates may save then.
+
+    Parameters
+    ----------
+    at, slow : shape (some,) and (more,): the places of some slow steps and of all, ascending
+    """
+    if at.size < LEAST_RECURRENCES:
+        return False
+    every = int(np.diff(at).min())
+    due = np.arange(at[0], at[-1] + 1, max(every, 1))
+    off = np.abs(due[:, np.newaxis] - slow).min(axis=1)
+    return bool(every > 1 and np.isin(at, due[:, np.newaxis] + [-1, 0, 1]).all() and (off <= 1).all())
 
 
 def pauses_of_steps(job_id: str, starts: Integers, ends: Integers, evidence: Evidence) -> pl.DataFrame:
