@@ -309,9 +309,9 @@ def test_a_schedule_is_one_whatever_else_makes_a_step_slow(pauses: dict[int, flo
 @pytest.mark.parametrize(("longer", "count"), [({20: 12_000}, 0), ({22: 12_000}, 1)], ids=["one of them", "another"])
 def test_a_schedule_may_have_a_step_that_is_longer_for_another_reason_too(longer: dict[int, float], count: int) -> None:
     """Who evaluates after each fifth step may save after one of these, which then takes longer."""
-    pauses = dict.fromkeys([5, 10, 15, 25, 30, 35], 6000) | longer
-    lengths = [pauses.get(at, WELL[at % len(WELL)]) for at in range(36)]
-    assert [row["kind"] for row in told(evidence(lengths, current=12))] == ["stalls"] * count
+    pauses = dict.fromkeys([5, 10, 15, 25, 30, 35, 40], 6000) | {12: 12_000} | longer
+    lengths = [pauses.get(at, WELL[at % len(WELL)]) for at in range(45)]
+    assert [row["kind"] for row in told(evidence(lengths, current=16))] == ["stalls"] * count
 
 
 @pytest.mark.parametrize(("pauses", "kind"), [(2, "cross_step"), (3, "stalls")])
