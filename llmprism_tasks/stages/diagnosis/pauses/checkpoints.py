@@ -22,6 +22,7 @@ from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.numerics.robust import EVEN_ODDS, LEAST_RECURRENCES, MAJORITY, sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
+from llmprism_tasks.stages.diagnosis.pauses import late_host
 from llmprism_tasks.stages.diagnosis.pauses.habit import CHECKPOINT_BYTES, SLOW_STORAGE_RATIO
 from llmprism_tasks.stages.diagnosis.step_times.duration_model import WORTH_A_ROW
 
@@ -99,7 +100,30 @@ def _stall_row(
     longest = np.inf if written is None else LONGEST_HABIT * every * usual_ns
     if computes or _is_habit(pauses, pause_s * 1e9, every, longest):
         return None
-    return _row(job_id, steps, now, written, (pause_s, every))
+    row = _row(job_id, steps, now, written, (pause_s, every))
+    return row if written is not None else _or_one_host(row, job_id, pauses, evidence)
+
+
+def _or_one_host(
+    row: dict[str, object], job_id: str, pauses: pl.DataFrame, evidence: Evidence
+) -> dict[str, object] | None:
+    """Return the row of a job, or that of the one host that it waits for in its pauses.
+
+    None if it waits for one host, but so seldom that another may be late each time: who has begun does not save.
+    """
+    awaited = late_host.awaited_in(job_id, pauses, MAJORITY * pauses["excess_ns"].to_numpy(), evidence)
+    if awaited is None:
+        return row
+    told = {
+        "kind": "stalls",
+        "subject_type": "host",
+        "subject": awaited.host,
+        "confidence": awaited.times / pauses.height,
+        "explanation": f"In {awaited.times} of {pauses.height} steps that stand still, host {awaited.host} begins "
+        f"late: all others had begun and waited for it, for {awaited.waited_ns / 1e9:.1f} s at the median. Check data "
+        "loading, storage and garbage collection.",
+    }
+    return None if awaited.by_chance else row | told
 
 
 def _row(

@@ -19,6 +19,7 @@ STEP = 1000
 SAVED = (23, 33, 43, 53)
 """Steps before which a checkpoint is written: one in ten, by a job that has run without any for twice as long."""
 STORED = 40 * MB
+RING = ("ab", "bc", "cd", "da")
 
 
 def job(
@@ -29,6 +30,7 @@ def job(
     before: int = 0,
     written: int = STORED,
     early: Sequence[str] = (),
+    early_at: float = 900,
     aside: float = 0,
     more: float = 0,
     long: Sequence[int] = (),
@@ -41,7 +43,7 @@ def job(
     ----------
     before : steps of the look-back
     written : bytes that `a` writes as each pause begins
-    early : who sends a little as early as ever in the steps that pause: it does not pause itself
+    early, early_at : who sends a little in the steps that pause, and when, ms; else it pauses, too
     aside : MB that `a` writes in the middle of each other step
     more : how much longer each pause is than the one before, ms
     long : steps that begin with as long a silence, without a write
@@ -55,9 +57,9 @@ def job(
     storage: list[tuple[str, int, int]] = []
     for i, length in enumerate(lengths):
         end = begin + length
-        rows += [(end - 100, end, src, dst, 8 * MB) for src, dst in ("ab", "bc", "cd", "da")]
+        rows += [(end - 100, end, src, dst, 8 * MB) for src, dst in RING]
         if i in saved:
-            rows += [(begin + 900, begin + 905, addr, chr(ord(addr) + 1), MB) for addr in early]
+            rows += [(begin + early_at, begin + early_at + 5, src, dst, MB) for src, dst in RING if src in early]
             storage += [("j", WINDOW.start_ns + round((begin + 50) * MS), written)] * bool(written)
         elif aside:
             storage.append(("j", WINDOW.start_ns + round((begin + 400) * MS), round(aside * MB)))
@@ -122,6 +124,26 @@ def test_how_often_counts_what_the_window_saw(before: int, often: str) -> None:
 @pytest.mark.parametrize(("saved", "told"), [((31, 41), 0), ((21, 31, 41), 1), ((21, 31, 42), 0), ((21, 22, 23), 0)])
 def test_without_storage_pauses_after_equally_many_steps_tell(saved: Sequence[int], told: int) -> None:
     assert len(found(job(3000, saved, written=0, more=11, count=50))) == told
+
+
+@pytest.mark.parametrize(
+    ("early", "written", "pauses", "subjects"),
+    [
+        ("abd", 0, 5, ["host-c"]),
+        ("ad", 0, 5, ["host-c"]),
+        ("abcd", 0, 5, ["j"]),
+        ("", 0, 5, ["j"]),
+        ("abd", STORED, 5, ["j"]),
+        ("abd", 0, 4, []),
+    ],
+    ids=["all but one", "nor who sends to it", "all", "none", "it saves meanwhile", "of four, by chance"],
+)
+def test_one_host_that_all_others_wait_for_is_no_checkpoint(
+    early: str, written: int, pauses: int, subjects: Sequence[str]
+) -> None:
+    rows = found(job(3000, (23, 33, 43, 53, 63)[:pauses], count=74, written=written, early=early, early_at=20))
+    assert [row["subject"] for row in rows] == subjects
+    assert [row["kind"] for row in rows if row["subject"] == "host-c"] == ["stalls"] * subjects.count("host-c")
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,14 @@ def test_no_more_may_be_missing_than_the_late_one_and_who_sends_to_it(missing: s
     assert found(beginning(missing, nics="abcdefgh"))["subject"].to_list() == hosts
 
 
+@pytest.mark.parametrize(
+    ("nics", "missing", "hosts"),
+    [("ab", "b", []), ("abc", "c", ["host-c"]), ("abc", "bc", []), ("abcd", "bc", ["host-c"])],
+)
+def test_half_of_three_and_more_hosts_have_begun(nics: str, missing: str, hosts: list[str]) -> None:
+    assert found(beginning(missing, nics=nics))["subject"].to_list() == hosts
+
+
 @pytest.mark.parametrize(("slow", "hosts"), [(5, []), (6, ["host-c"])])
 def test_it_is_late_in_most_slow_steps(slow: int, hosts: list[str]) -> None:
     assert found(beginning("c", slow=slow))["subject"].to_list() == hosts
