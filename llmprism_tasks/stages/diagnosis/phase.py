@@ -18,7 +18,7 @@ from llmprism_tasks.stages.diagnosis.compute.still_sending import not_still_send
 from llmprism_tasks.stages.diagnosis.cost.price import price
 from llmprism_tasks.stages.diagnosis.coverage import with_coverage
 from llmprism_tasks.stages.diagnosis.evidence import Evidence, gather
-from llmprism_tasks.stages.diagnosis.network import awaited, dead_path, devices, latent
+from llmprism_tasks.stages.diagnosis.network import awaited, cross_group, dead_path, devices, latent
 from llmprism_tasks.stages.diagnosis.pauses import (
     between_steps,
     checkpoints,
@@ -118,6 +118,7 @@ def _diagnose(evidence: Evidence | None, jobs: pl.DataFrame, settings: Settings)
     found = not_still_sending(found, evidence.once(devices.hops_in_trouble, settings.diagnosis))
     for find in (last_arrival.find, awaited.find, late_host.find):
         found = pl.concat([find(found, evidence, settings.diagnosis), found])
+    found = cross_group.name_groups(found)
     found = pl.concat([found, one_step.find(found, evidence, settings)])
     found = drop_unlikely_layouts(deduplicate(found), evidence.once(stalls.find, settings.diagnosis), jobs)
     rows = price(evidence, assemble(found, evidence, settings), jobs)

@@ -60,6 +60,36 @@ def rows(hops: pl.DataFrame, losses: Losses, evidence: Evidence, settings: Diagn
         yield row | subject | {"how": how}
 
 
+def name_groups(found: pl.DataFrame) -> pl.DataFrame:
+    """Replace the cause of a job that became slower, if it is unknown or inferred, by the one slow group that explains
+    most of what the job lost.
+
+    A transfer that takes longer for the same bytes is measured. Who waits for it begins late.
+
+    Parameters
+    ----------
+    found : rows of `evidence.FINDING_SCHEMA` from all other detectors
+
+    Returns
+    -------
+    the same rows; a `straggler` of a job is `slow_network` where one `cross_group` of its time explains most of it
+    """
+    groups = found.filter(pl.col("kind") == "cross_group", pl.col("confidence") >= MAJORITY)
+    measured = ("score", "confidence", "peers", "candidates", "odds", "explanation")
+    group = groups.select(
+        "job_id", *(pl.col(name).alias(f"{name}_of_group") for name in (*measured, "start_ns", "end_ns"))
+    )
+    unknown = (pl.col("kind") == "straggler") & (pl.col("subject_type") == "job")
+    together = (pl.col("start_ns") < pl.col("end_ns_of_group")) & (pl.col("end_ns") > pl.col("start_ns_of_group"))
+    joined = found.join(group.unique("job_id", keep="none"), on="job_id", how="left", maintain_order="left")
+    known = (unknown & together).fill_null(value=False)
+    named = joined.with_columns(
+        pl.when(known).then(pl.lit("slow_network")).otherwise("kind").alias("kind"),
+        *(pl.when(known).then(f"{name}_of_group").otherwise(name).alias(name) for name in measured),
+    )
+    return named.select(found.columns)
+
+
 def _ends(hops: pl.DataFrame) -> set[str]:
     """Return the NICs at the ends of some hops."""
     return {addr for hop in hops.select(nic_pairs.PAIR).iter_rows() for addr in hop}
