@@ -27,7 +27,7 @@ def finding(kind: str, subject_type: str, subject: str, **changed: Any) -> dict[
 
 
 UNKNOWN = finding("straggler", "job", "j")
-GROUP = finding("cross_group", "dp_group", "a", confidence=0.9, score=4.0, candidates=["a", "b"], odds=[0.5, 0.5])
+GROUP = finding("cross_group", "dp_group", "a", score=4.0, candidates=["a", "b"], odds=[0.5, 0.5])
 
 
 def named(*rows: dict[str, Any]) -> list[dict[str, Any]]:
@@ -40,7 +40,7 @@ def named(*rows: dict[str, Any]) -> list[dict[str, Any]]:
 def test_a_slow_group_that_explains_the_loss_takes_the_place_of_an_unknown_cause() -> None:
     group, job = named(GROUP, UNKNOWN)
     assert (job["kind"], job["subject"], job["candidates"]) == ("slow_network", "j", ["a", "b"])
-    assert (job["confidence"], job["score"], job["explanation"]) == (0.9, 4.0, "cross_group")
+    assert (job["score"], job["explanation"]) == (4.0, "cross_group")
     assert job["severity"] == UNKNOWN["severity"]  # what the job loses stays what it was
     assert group["kind"] == "cross_group"
 
@@ -48,12 +48,11 @@ def test_a_slow_group_that_explains_the_loss_takes_the_place_of_an_unknown_cause
 @pytest.mark.parametrize(
     "group",
     [
-        GROUP | {"confidence": 0.49},
         GROUP | {"start_ns": 200, "end_ns": 300},
         GROUP | {"job_id": "k"},
         GROUP | {"kind": "latent"},
     ],
-    ids=["it explains less than half", "at another time", "of another job", "no group"],
+    ids=["at another time", "of another job", "no group"],
 )
 def test_else_the_cause_stays_unknown(group: dict[str, Any]) -> None:
     assert named(group, UNKNOWN)[1]["kind"] == "straggler"
