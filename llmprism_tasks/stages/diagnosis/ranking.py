@@ -9,7 +9,7 @@ import polars as pl
 
 from llmprism_tasks.contract.fault_catalogue import HIDDEN, NETWORK, work_of
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.numerics.robust import MAJORITY
+from llmprism_tasks.numerics.robust import EVEN_ODDS, MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.diagnosis import evidence_sql
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
@@ -46,22 +46,25 @@ def drop_unlikely_layouts(found: pl.DataFrame, stalling: pl.DataFrame, jobs: pl.
 
     A finding is no surer than what the comparison rests on: that these members are one job, that its pairs are of these
     kinds (both `confidence`), and that these pairs carry all it sends (`explained_bytes`). Whether a ring is one of
-    several or a channel of a single one does not matter, for its members do the same work either way. Where the layout
-    is not known, what was compared with its own past stands.
+    several or a channel of a single one does not matter, for its members do the same work either way. Nor does it
+    matter where parameters are gathered along rings, though the degrees are not known then: without stages and experts,
+    all members compute all layers. Where the layout is not known, what was compared with its own past stands.
 
     Parameters
     ----------
     stalling : the findings of `stalls.find`, which compares members. They cannot be told by their kind:
         `job_stalls.find`, which compares none, has findings of that kind, too
-    jobs : the window's jobs: `job_id`, their degrees (`dp` NULL if the layout is not known), `explained_bytes` (NULL if
-        nothing was sent), `confidence` (NULL if nobody judged it)
+    jobs : the window's jobs: `job_id`, their degrees (`dp` NULL if the layout is not known), `sharded`,
+        `explained_bytes` (NULL if nothing was sent), `confidence` (NULL if nobody judged it)
     """
-    sure = pl.col("confidence") / one_ring_or_several() * pl.col("explained_bytes").fill_null(1.0)
+    gathered = (pl.col("sharded") & (pl.col("pp") == 1) & (pl.col("ep") == 1)).fill_null(value=False)
+    doubt = pl.when(pl.col("dp").is_null() & gathered).then(EVEN_ODDS).otherwise(one_ring_or_several())
+    # A layout that is no likelier right than wrong counts as not known.
+    likely = pl.col("confidence") / doubt * pl.col("explained_bytes").fill_null(1.0) > MAJORITY
     judged = jobs.filter(pl.col("confidence").is_not_null())
     wrong, unknown = (
         judged.filter(which).select("job_id")
-        # A layout that is no likelier right than wrong counts as not known.
-        for which in (pl.col("dp").is_not_null() & (sure <= MAJORITY), pl.col("dp").is_null())
+        for which in (pl.col("dp").is_not_null() & ~likely, pl.col("dp").is_null() & ~(gathered & likely))
     )
     among = found.filter(pl.col("kind").is_in(KINDS_AMONG_PEERS))
     alone = among.filter(pl.col("peers").is_not_null()).join(unknown, on="job_id", how="semi")

@@ -255,6 +255,24 @@ def test_members_of_a_ring_do_the_same_work_whether_there_is_one_or_several(
     assert likely(found, laid_out(confidence, dp=4, tp=8, pp=pp)).height == kinds
 
 
+@pytest.mark.parametrize(
+    ("changed", "kinds"),
+    [
+        ({}, 1),
+        *(({name: value}, 0) for name in ("pp", "ep") for value in (2, None)),
+        *(({"sharded": value}, 0) for value in (False, None)),
+        *(({"confidence": value}, kinds) for value, kinds in ((0.26, 1), (0.25, 0))),
+    ],
+)
+def test_members_of_rings_that_gather_parameters_do_the_same_work_whatever_the_degrees(
+    changed: dict[str, Any], kinds: int
+) -> None:
+    """`dp` is not known there, and the layout's confidence is one half."""
+    found = [row("slow_compute", "addr", "a", peers=["b"])]
+    jobs = laid_out(0.5, dp=None, sharded=True).with_columns(**{name: pl.lit(value) for name, value in changed.items()})
+    assert likely(found, jobs).height == kinds
+
+
 @pytest.mark.parametrize(("explained", "kinds"), [(0.63, 1), (0.62, 0), (None, 1)])
 def test_a_layout_that_explains_half_of_the_bytes_is_half_as_likely(explained: float | None, kinds: int) -> None:
     found = [row("slow_compute", "addr", "a", peers=["b"])]
@@ -273,9 +291,15 @@ def likely(found: list[dict[str, Any]], jobs: pl.DataFrame, *, stalling: Sequenc
 
 
 def laid_out(
-    confidence: float | None, *, dp: int | None, tp: int = 1, pp: int = 1, explained: float | None = 1.0
+    confidence: float | None,
+    *,
+    dp: int | None,
+    tp: int = 1,
+    pp: int = 1,
+    explained: float | None = 1.0,
+    sharded: bool = False,
 ) -> pl.DataFrame:
     """Return a job's layout, and that of another one which is surely wrong."""
     degrees = {name: [degree, None] for name, degree in {"tp": tp, "pp": pp, "dp": dp, "cp": 1, "ep": 1}.items()}
     sure = {"confidence": [confidence, 0.0], "explained_bytes": [explained, 1.0]}
-    return pl.DataFrame({"job_id": ["j", "other"]} | sure | degrees)
+    return pl.DataFrame({"job_id": ["j", "other"], "sharded": [sharded, None]} | sure | degrees)
