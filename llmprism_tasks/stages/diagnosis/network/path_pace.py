@@ -35,7 +35,10 @@ HOP_ON_PATH = [*HOP, "path"]
 
 
 def placed(evidence: Evidence, steps: pl.DataFrame, *, least_bytes: int = 0) -> pl.DataFrame:
-    """Assign the records to the steps in which they end.
+    """Assign the records to the steps in which they lie.
+
+    What began in an earlier step than it ends in belongs to none: the collector joined it over the end of a step, so that
+    its time holds the computing in between, or it moved data of both.
 
     Parameters
     ----------
@@ -52,7 +55,8 @@ def placed(evidence: Evidence, steps: pl.DataFrame, *, least_bytes: int = 0) -> 
     flows = nic_pairs.in_order(wanted)
     pairs, offsets = nic_pairs.pairs_of(flows, ["job_id", "kind", *nic_pairs.PAIR]), nic_pairs.starts_of_pairs(flows)
     pair = np.repeat(np.arange(pairs.height), np.diff(offsets))
-    step = _step_rows(flows["flow_end_ns"].to_numpy(), offsets, pairs.select("job_id"), steps)
+    times = (flows[name].to_numpy() for name in ("flow_start_ns", "flow_end_ns"))
+    step = _step_rows(*times, offsets, pairs.select("job_id"), steps)
     inside = step >= 0
     of_step = steps.select("slow", step_ns="end_ns")[step[inside]]
     unit = _units(pairs, evidence.groups).gather(pair[inside])
@@ -77,12 +81,14 @@ def with_units(flows: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
     return ordered.with_columns(_units(pairs, groups).gather(of_flow))
 
 
-def _step_rows(ends: Integers, offsets: Integers, jobs: pl.DataFrame, steps: pl.DataFrame) -> Integers:
-    """Return the row of `steps` in which each record ends; -1 if it ends in none.
+def _step_rows(
+    starts: Integers, ends: Integers, offsets: Integers, jobs: pl.DataFrame, steps: pl.DataFrame
+) -> Integers:
+    """Return the row of `steps` in which each record lies; -1 if it lies in none.
 
     Parameters
     ----------
-    ends : `flow_end_ns` of the records of all pairs; pair i has the records `offsets[i]` to `offsets[i + 1]`
+    starts, ends : times of the records of all pairs, ns; pair i has the records `offsets[i]` to `offsets[i + 1]`
     jobs : `job_id` of each pair
     steps : sorted by `job_id` and time
     """
@@ -92,7 +98,7 @@ def _step_rows(ends: Integers, offsets: Integers, jobs: pl.DataFrame, steps: pl.
     )
     begins, until = (steps[name].to_numpy() for name in ("start_ns", "end_ns"))
     found = asof.first_from(ends, offsets, until, *(bounds[name].to_numpy() for name in bounds.columns))
-    return np.where((found >= 0) & (ends > begins[found]), found, -1)
+    return np.where((found >= 0) & (starts >= begins[found]) & (ends > begins[found]), found, -1)
 
 
 def _units(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.Series:
