@@ -9,8 +9,14 @@ import polars as pl
 
 def tail(count: int, trials: int, probability: float) -> float:
     """Return the probability of at least `count` successes in independent trials, summed term by term."""
-    each = range(count, trials + 1)
-    return sum(math.comb(trials, n) * probability**n * (1 - probability) ** (trials - n) for n in each)
+    if not 0 < probability < 1:
+        return float(count <= trials * probability)
+    # In logarithms: of a thousand trials the binomial coefficients are beyond floating-point numbers.
+    succeeded, failed, every = math.log(probability), math.log1p(-probability), math.lgamma(trials + 1)
+    return math.fsum(
+        math.exp(every - math.lgamma(n + 1) - math.lgamma(trials - n + 1) + n * succeeded + (trials - n) * failed)
+        for n in range(count, trials + 1)
+    )
 
 
 def tail_bound(count: pl.Expr, trials: pl.Expr, probability: pl.Expr) -> pl.Expr:

@@ -309,3 +309,29 @@ def longest_gaps(starts: Integers, ends: Integers, offsets: Integers) -> Floats:
             longest[s] = max(longest[s], starts[i] - latest)
             latest = max(latest, ends[i])
     return longest
+
+
+@kernel(INT64S, INT64S, INT64S, INT64S)
+def all_under_way(starts: Integers, ends: Integers, offsets: Integers, bounds: Integers) -> Integers:
+    """Return since when, within each interval, all series of its group that have one at that time have begun theirs.
+
+    Where a series has several intervals at that time, its first one counts. The time is the interval's own start where
+    nobody begins later.
+
+    Parameters
+    ----------
+    starts, ends : shape (intervals,), ns, each series in order of the starts
+    offsets : shape (series + 1,): series i holds the intervals `offsets[i]` to `offsets[i + 1]`
+    bounds : shape (groups + 1,): group i holds the series `bounds[i]` to `bounds[i + 1]`
+    """
+    since = starts.copy()
+    for group in range(bounds.size - 1):
+        for one in range(bounds[group], bounds[group + 1]):
+            for other in range(bounds[group], bounds[group + 1]):
+                place, until = offsets[other], offsets[other + 1]
+                for i in range(offsets[one], offsets[one + 1]):
+                    while place < until and ends[place] <= starts[i]:
+                        place += 1
+                    if place < until and starts[place] < ends[i]:
+                        since[i] = max(since[i], starts[place])
+    return since

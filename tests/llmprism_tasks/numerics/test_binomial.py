@@ -28,6 +28,15 @@ def test_the_tail_at_its_ends(count: int, trials: int, tail: float) -> None:
     assert binomial.tail(count, trials, 0.25) == pytest.approx(tail)
 
 
+@pytest.mark.parametrize(("count", "probability", "tail"), [(0, 0.0, 1.0), (1, 0.0, 0.0), (5, 1.0, 1.0), (6, 1.0, 0.0)])
+def test_the_tail_of_what_never_or_always_succeeds(count: int, probability: float, tail: float) -> None:
+    assert binomial.tail(count, 5, probability) == tail
+
+
+def test_the_tail_of_thousands_of_trials_as_of_a_job_of_short_steps() -> None:
+    assert binomial.tail(1_501, 3_001, 0.5) == pytest.approx(0.5)
+
+
 @given(st.integers(1, 40), st.data(), st.floats(0.01, 0.99))
 def test_the_bound_is_no_less_than_the_tail(trials: int, data: st.DataObject, probability: float) -> None:
     count = data.draw(st.integers(0, trials))

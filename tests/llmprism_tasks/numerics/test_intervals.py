@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from llmprism_tasks.numerics import intervals
 from llmprism_tasks.numerics.asof import BEFORE_ALL
-from llmprism_tasks.numerics.intervals import GAP, MARKED_GAP, Rows, Unions, lasting, latest_before, unions_and_gaps
+from llmprism_tasks.numerics.intervals import (
+    GAP,
+    MARKED_GAP,
+    Rows,
+    Unions,
+    all_under_way,
+    lasting,
+    latest_before,
+    unions_and_gaps,
+)
 from llmprism_tasks.numerics.jit import subroutine
 from llmprism_tasks.numerics.robust import Integers
 
@@ -197,3 +206,24 @@ def test_a_union_begins_where_the_expression_finds_a_gap(drawn: list[tuple[int, 
     rows = pl.DataFrame({"start": starts.copy(), "end": starts + lengths})
     apart = (pl.col("start") > intervals.end_of_earlier("end")).fill_null(value=True)
     assert rows.filter(apart)["start"].to_list() == _unions(starts.copy(), starts + lengths, 0)[0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("others", "since"),
+    [
+        ([[(6, 10)]], 6),  # who comes last begins last
+        ([[(0, 3), (6, 10)]], 0),  # it had begun, and goes on in pieces
+        ([[(10, 12)]], 0),  # after it
+        ([[(-4, 0), (3, 9)]], 3),
+        ([[(3, 9)], [(6, 10)]], 6),
+    ],
+)
+def test_all_are_under_way_once_the_first_interval_of_each_has_begun(
+    others: list[list[tuple[int, int]]], since: int
+) -> None:
+    series = [[(0, 10)], *others]
+    starts, ends = (np.array([row[i] for rows in series for row in rows]) for i in range(2))
+    offsets = np.cumsum([0, *map(len, series)])
+    assert all_under_way(starts, ends, offsets, np.array([0, len(series)]))[0] == since
+    apart = np.arange(len(series) + 1)
+    assert all_under_way(starts, ends, offsets, apart).tolist() == starts.tolist()

@@ -12,9 +12,9 @@ import math
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.numerics import asof
+from llmprism_tasks.numerics import asof, ragged
 from llmprism_tasks.numerics.graphs import connected_components
-from llmprism_tasks.numerics.intervals import end_of_earlier
+from llmprism_tasks.numerics.intervals import all_under_way, end_of_earlier
 from llmprism_tasks.numerics.robust import MAJORITY, Integers
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
@@ -35,7 +35,10 @@ HOP_ON_PATH = [*HOP, "path"]
 
 
 def placed(evidence: Evidence, steps: pl.DataFrame, *, least_bytes: int = 0) -> pl.DataFrame:
-    """Assign the records to the steps in which they end.
+    """Assign the records to the steps in which they lie.
+
+    What began in an earlier step than it ends in belongs to none: the collector joined it over the end of a step, so
+    that its time holds the computing in between, or it moved data of both.
 
     Parameters
     ----------
@@ -52,7 +55,8 @@ def placed(evidence: Evidence, steps: pl.DataFrame, *, least_bytes: int = 0) -> 
     flows = nic_pairs.in_order(wanted)
     pairs, offsets = nic_pairs.pairs_of(flows, ["job_id", "kind", *nic_pairs.PAIR]), nic_pairs.starts_of_pairs(flows)
     pair = np.repeat(np.arange(pairs.height), np.diff(offsets))
-    step = _step_rows(flows["flow_end_ns"].to_numpy(), offsets, pairs.select("job_id"), steps)
+    starts, ends = (flows[name].to_numpy() for name in ("flow_start_ns", "flow_end_ns"))
+    step = _step_rows(starts, ends, offsets, pairs.select("job_id"), steps)
     inside = step >= 0
     of_step = steps.select("slow", step_ns="end_ns")[step[inside]]
     unit = _units(pairs, evidence.groups).gather(pair[inside])
@@ -77,12 +81,14 @@ def with_units(flows: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
     return ordered.with_columns(_units(pairs, groups).gather(of_flow))
 
 
-def _step_rows(ends: Integers, offsets: Integers, jobs: pl.DataFrame, steps: pl.DataFrame) -> Integers:
-    """Return the row of `steps` in which each record ends; -1 if it ends in none.
+def _step_rows(
+    starts: Integers, ends: Integers, offsets: Integers, jobs: pl.DataFrame, steps: pl.DataFrame
+) -> Integers:
+    """Return the row of `steps` in which each record lies; -1 if it lies in none.
 
     Parameters
     ----------
-    ends : `flow_end_ns` of the records of all pairs; pair i has the records `offsets[i]` to `offsets[i + 1]`
+    starts, ends : times of the records of all pairs, ns; pair i has the records `offsets[i]` to `offsets[i + 1]`
     jobs : `job_id` of each pair
     steps : sorted by `job_id` and time
     """
@@ -92,7 +98,7 @@ def _step_rows(ends: Integers, offsets: Integers, jobs: pl.DataFrame, steps: pl.
     )
     begins, until = (steps[name].to_numpy() for name in ("start_ns", "end_ns"))
     found = asof.first_from(ends, offsets, until, *(bounds[name].to_numpy() for name in bounds.columns))
-    return np.where((found >= 0) & (ends > begins[found]), found, -1)
+    return np.where((found >= 0) & (starts >= begins[found]) & (ends > begins[found]), found, -1)
 
 
 def _units(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.Series:
@@ -210,18 +216,43 @@ def paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     record, NULL without one), `own_least` (the same, without the time before its sender received anything), `pushed`
     (whether that record was over before another hop of the ring began) and, of rings whose records do not show how slow
     they are, `wait_ns` (as `waits` returns). A record that is sent before all members of the ring have arrived waits
-    for no other member than those that its sender receives from.
+    for no other member than those that its sender receives from. A record that goes on after that is no slower than
+    since then: before, its sender waited for a member.
     """
-    shown = _record_paces(timed(records, settings), settings)
+    shown = _record_paces(timed(_with_moving_times(records), settings), settings)
     lasted = transfers(records).filter(pl.col("bytes") >= settings.least_bytes, pl.col("lasted_ns") > 0)
     whole = lasted.with_columns(pace=pl.col("lasted_ns") / pl.col("bytes")).drop("lasted_ns", "bytes", "pair")
     in_bursts = _rings_in_bursts(shown, whole, settings)
     of_bursts = whole.join(in_bursts, on=RING, how="semi").with_columns(
         own=pl.lit(None, pl.Float64), own_least=pl.lit(None, pl.Float64), pushed=pl.lit(value=False)
     )
-    every = pl.concat([shown.join(in_bursts, on=RING, how="anti"), of_bursts.select(shown.columns)])
+    by_record = _without_waits(shown.join(in_bursts, on=RING, how="anti"))
+    every = pl.concat([by_record, of_bursts.select(by_record.columns)])
     waiting = waits(records.join(in_bursts, on=RING, how="semi"))
     return every.join(waiting, on=[*HOP, "step_ns"], how="left", maintain_order="left")
+
+
+def _with_moving_times(records: pl.DataFrame) -> pl.DataFrame:
+    """Add `moving_ns` to records: how long each lasted since all hops of its ring were under way.
+
+    Who comes early sends what buffers hold and waits for the last member. A collector that joins that with what follows
+    makes the hops that wait look slow, and the hops of the last member quick.
+    """
+    if records.is_empty():
+        return records.with_columns(moving_ns=pl.lit(0, pl.Int64))
+    ordered = records.sort(*RING, "pair", "flow_start_ns", "flow_end_ns", maintain_order=True)
+    unit = ordered.select(pl.struct(RING).rle_id()).to_series().to_numpy()
+    starts, ends, pair = (ordered[name].to_numpy() for name in ("flow_start_ns", "flow_end_ns", "pair"))
+    offsets = ragged.bounds(unit, pair)
+    since_ns = all_under_way(starts, ends, offsets, ragged.bounds(unit[offsets[:-1]]))
+    return ordered.with_columns(moving_ns=pl.Series(ends - since_ns))
+
+
+def _without_waits(by_step: pl.DataFrame) -> pl.DataFrame:
+    """Return paces no slower than those since rings were under way (`moving`), in the measure of whole records."""
+    pace, moving = (pl.col(name).filter(~pl.col("slow")).median().over("place") for name in ("pace", "moving"))
+    least = pl.min_horizontal("pace", pl.col("moving") * pace / moving)
+    return by_step.with_columns(pace=least).drop("moving")
 
 
 def _rings_in_bursts(shown: pl.DataFrame, whole: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -264,14 +295,16 @@ def _record_paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.Data
     by_pace = duration / pl.col("bytes")
     # The median over bytes, half of which move at this pace or quicker: a record that the collector joined over a pause
     # does not move it.
-    held = pl.col("bytes").sort_by(by_pace).cum_sum()
-    pace = by_pace.sort().filter(held >= MAJORITY * pl.col("bytes").sum()).first()
+    pace, moving = (
+        each.sort().filter(pl.col("bytes").sort_by(each).cum_sum() >= MAJORITY * pl.col("bytes").sum()).first()
+        for each in (by_pace, pl.col("moving_ns") / pl.col("bytes"))
+    )
     begin, end = pl.col("flow_start_ns"), pl.col("flow_end_ns")
     own, since_ns, over_ns = (
         pl.when(large).then(value).sort_by(begin, end).drop_nulls().first() for value in (by_pace, begin, end)
     )
     by_step = records.group_by("place", "step_ns").agg(
-        first, pace=pace, own=own, since_ns=since_ns, over_ns=over_ns, begins_ns=begin.min()
+        first, pace=pace, moving=moving, own=own, since_ns=since_ns, over_ns=over_ns, begins_ns=begin.min()
     )
     begins = pl.col("begins_ns").min().over(*HOP, "step_ns")
     # Clocks of switches differ, so what was over shortly before may have been under way.

@@ -190,3 +190,15 @@ def test_a_hop_that_sends_in_bursts_is_slow_if_bytes_wait_before_it(pause: float
     assert found.filter("slow")["src_addr"].to_list() == slow
     assert found.filter("proven")["src_addr"].to_list() == slow
     assert found.filter("innocent")["src_addr"].to_list() == [name for name in "acd" if slow]
+
+
+@pytest.mark.parametrize(("late", "slow"), [(80, []), (0, ["a", "b"])])
+def test_who_waits_for_the_last_member_of_a_ring_is_not_slow(late: float, slow: list[str]) -> None:
+    """In slow steps the records of two hops take 80 ms longer than those of the others, which begin later, or do not:
+    then they end sooner."""
+    begins = [1000 * step for step in range(6)] + [6000 + 2000 * step for step in range(3)]
+    early = [(at, at + (180 if at >= 6000 else 100), src, dst, 8 * MB) for at in begins for src, dst in ("ab", "bc")]
+    came = [at + late * (at >= 6000) for at in begins]
+    others = [(at, at + 100, src, dst, 8 * MB) for at in came for src, dst in ("cd", "da")]
+    paces = path_pace.paces(placed(*early, *others, kind="dp", rings=["abcd"]), DEFAULT)
+    assert hop_comparison.compared(paces, DEFAULT).filter("slow")["src_addr"].to_list() == slow

@@ -20,10 +20,15 @@ def busy_longer(*rows: Row) -> list[float]:
 
 
 def test_a_record_belongs_to_the_step_in_which_it_ends() -> None:
-    found = placed((900, 1100, "a", "b", 8 * MB), (5900, 6000, "a", "b", 8 * MB), (6000, 6001, "a", "b", 8 * MB))
+    found = placed((1000, 1100, "a", "b", 8 * MB), (5900, 6000, "a", "b", 8 * MB), (6000, 6001, "a", "b", 8 * MB))
     ends = STEPS["end_ns"].to_list()
     assert found["step_ns"].to_list() == [ends[1], ends[5], ends[6]]
     assert found["slow"].to_list() == [False, False, True]
+
+
+def test_a_record_that_goes_on_over_the_end_of_a_step_tells_no_pace() -> None:
+    """A collector joined the gradients of a step and the first bytes of the next: it computed in between."""
+    assert placed((5900, 6800, "a", "b", 8 * MB)).is_empty()
 
 
 def test_what_is_after_the_last_step_or_of_another_job_has_none() -> None:
