@@ -87,6 +87,13 @@ def test_ends_that_are_about_right_stay(late: float, *, moved: bool) -> None:
     assert bool(ends(experts(), [step + 860 + late for step in STEPS])) == moved
 
 
+@pytest.mark.parametrize(("elsewhere", "moved"), [(3, False), (10, True)])
+def test_some_steps_that_end_elsewhere_move_all(elsewhere: int, *, moved: bool) -> None:
+    """`NEARLY_ALL`: of thirty steps some were ended sooner, as where a lost record shifts the cuts."""
+    known = [step + (860 if number >= elsewhere else 210) for number, step in enumerate(STEPS)]
+    assert bool(ends(experts(), known)) == moved
+
+
 def test_a_pipeline_is_not_asked() -> None:
     """Its stages end a step one after another: here everybody is silent, and yet nobody says where."""
     forth = messages("a", "b", [step + after for step in STEPS for after in (0, 100, 200)], 10 * MB)
