@@ -6,6 +6,8 @@ hangs, or it still pauses. The chances of these are weighed against each other:
 
 - a job that ends does so after a whole step, and one in so many steps is the last;
 - a job hangs at any moment of a step, and is taken for ended if nothing is due at that moment: for a share of the step;
+- a job that has gone on since the step that was seen last may have ended only if steps end elsewhere than they seem to,
+  at this one of the pauses that are alike; it hangs at any of them;
 - a pause as long as the silence has the chance that the job's own step lengths give it;
 - where nothing else is seen since, the collector may have stopped, as seldom as a job hangs, and at any moment.
 """
@@ -73,11 +75,12 @@ def _is_saving(silence: Silence) -> bool:
 def readings(silence: Silence) -> dict[str, float]:
     """Return what a silent job may be doing, the likeliest first, with probabilities that add up to 1."""
     where = silence.where
-    hidden = min(1.0, silence.gap.longest_ns / where.period_ns)
+    hidden = where.paused if where.midway else min(1.0, silence.gap.longest_ns / where.period_ns)
     model = duration_model.fitted(where.lengths_ns)
     pauses = 0.5 if model is None else model.chance(silence.until_ns - where.ended_ns)
     whole = _may_have_ended(silence)
-    weights = {"ended": LAST_STEP_CHANCE * whole, "hung": LAST_STEP_CHANCE * (hidden if whole else 1)}
+    here = 1 / where.places if where.midway else 1.0
+    weights = {"ended": LAST_STEP_CHANCE * whole * here, "hung": LAST_STEP_CHANCE * (hidden if whole else 1)}
     if silence.alone:
         weights["unseen"] = weights["hung"]
     if not silence.over:

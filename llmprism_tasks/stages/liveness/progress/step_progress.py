@@ -18,7 +18,7 @@ from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.foreign import CHATTER_BYTES, IDLE_SHARE_OF_NIC, MOST_FOREIGN_PAIRS
 from llmprism_tasks.stages.liveness.progress.next_send import moments_of_pairs, next_sends, share_of_lost
 from llmprism_tasks.stages.liveness.progress.turn import in_turn
-from llmprism_tasks.stages.liveness.progress.usual_pause import is_at_usual_pause
+from llmprism_tasks.stages.liveness.progress.usual_pause import is_at_usual_pause, pauses_alike
 from llmprism_tasks.stages.liveness.progress.whole_steps import (
     DISSIMILARITY_RATIO,
     division_of_whole_steps,
@@ -57,6 +57,7 @@ class StepProgress:
     next_sends : when each NIC was due to send next, as `next_send.next_sends` returns; empty if not `midway`
     lost : share of a pair's steps of which every record is lost
     lengths_ns : lengths of the whole steps
+    places, paused : how many pauses of a step are alike, and their share of its time, as `pauses_alike` returns them
     """
 
     midway: bool
@@ -68,6 +69,8 @@ class StepProgress:
     next_sends: pl.DataFrame
     lost: float = 0.0
     lengths_ns: tuple[int, ...] = ()
+    places: float = 1.0
+    paused: float = 1.0
 
 
 def step_progress_at(
@@ -121,7 +124,8 @@ def step_progress_at(
     sends = next_sends(moments if midway else moments.clear(), begun, steps, ended_ns, settings.rhythm.same_size)
     lost = share_of_lost(moments)
     silent_ns = _end_of_training(begun, pairs, silent_ns)
-    return StepProgress(midway, ended_ns, silent_ns, period_ns, even, pairs, sends, lost, tuple(lengths_ns))
+    rest = lost, tuple(lengths_ns), *pauses_alike(steps)
+    return StepProgress(midway, ended_ns, silent_ns, period_ns, even, pairs, sends, *rest)
 
 
 def _is_whole(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> bool:

@@ -24,18 +24,7 @@ def is_at_usual_pause(begun: pl.DataFrame, steps: pl.DataFrame, same_size: float
     same_size : ratio of a step's bytes by which two steps differ without meaning
     """
     sent = int(begun["bytes"].sum())
-    until = pl.max_horizontal(end_of_earlier("flow_end_ns").over("step"), "began_ns")
-    pauses = (
-        steps.sort("step", "flow_start_ns", "flow_end_ns")
-        .select(
-            "step",
-            gap=pl.col("flow_start_ns") - until,
-            before=(pl.col("bytes").cum_sum() - pl.col("bytes")).over("step"),
-            bytes=pl.col("bytes").sum().over("step"),
-            back_ns="flow_start_ns",
-        )
-        .with_columns(longest=pl.col("gap").max().over("step"))
-    )
+    pauses = _pauses(steps)
     there = (
         pauses.filter(pl.col("gap") > 0, (pl.col("before") - sent).abs() <= same_size * pl.col("bytes"))
         .sort("step", "gap", "back_ns")
@@ -44,6 +33,40 @@ def is_at_usual_pause(begun: pl.DataFrame, steps: pl.DataFrame, same_size: float
     )
     is_pause = (pl.col("gap") >= MAJORITY * pl.col("longest")) | _go_on_together(there, steps)
     return 2 * there.filter(is_pause).height >= steps["step"].n_unique()
+
+
+def pauses_alike(steps: pl.DataFrame) -> tuple[float, float]:
+    """Return how many pauses of a step are at least half as long as its longest, and their share of its time.
+
+    The one between two steps is one of these. Where a job exchanges data in every layer they are many, and a job that
+    hangs is at one of them for most of its time.
+
+    Parameters
+    ----------
+    steps : as for `is_at_usual_pause`
+    """
+    alike = _pauses(steps).filter(pl.col("gap") >= MAJORITY * pl.col("longest"))
+    each = alike.group_by("step").agg(places=pl.len(), share=pl.col("gap").sum() / pl.col("lasted").first())
+    places, share = each.select(pl.col("places", "share").median()).row(0)
+    return max(places or 1.0, 1.0), share or 0.0
+
+
+def _pauses(steps: pl.DataFrame) -> pl.DataFrame:
+    """Return the time before each flow in which its step is silent: `step`, `gap`, `longest` (of its step), `lasted`
+    (the step), all ns, `before` (bytes until then), `bytes` (of the step) and `back_ns`."""
+    until = pl.max_horizontal(end_of_earlier("flow_end_ns").over("step"), "began_ns")
+    return (
+        steps.sort("step", "flow_start_ns", "flow_end_ns")
+        .select(
+            "step",
+            gap=pl.col("flow_start_ns") - until,
+            before=(pl.col("bytes").cum_sum() - pl.col("bytes")).over("step"),
+            bytes=pl.col("bytes").sum().over("step"),
+            back_ns="flow_start_ns",
+            lasted=(pl.col("flow_end_ns").max() - pl.col("began_ns").min()).over("step"),
+        )
+        .with_columns(longest=pl.col("gap").max().over("step"))
+    )
 
 
 def _go_on_together(pauses: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:

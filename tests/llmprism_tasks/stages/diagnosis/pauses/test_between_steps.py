@@ -66,6 +66,17 @@ def test_a_hang_is_the_likelier_the_longer_a_step_is_silent_by_itself(longest: f
     assert dict(zip(row["candidates"], row["odds"], strict=True))["hung"] == pytest.approx(hung, abs=0.005)
 
 
+@pytest.mark.parametrize(("midway", "places", "hung"), [(True, 25, 0.93), (True, 1, 0.33), (False, 25, 0.33)])
+def test_who_exchanges_data_in_every_layer_and_stops_within_a_step_hangs(
+    midway: bool, places: int, hung: float
+) -> None:
+    """Half of the step is pauses, and the job is at one of them."""
+    one = silence()
+    where = dataclasses.replace(one.where, midway=midway, places=places, paused=0.5)
+    (row,) = told(dataclasses.replace(one, in_mid_step=midway, where=where))
+    assert dict(zip(row["candidates"], row["odds"], strict=True))["hung"] == pytest.approx(hung, abs=0.01)
+
+
 def test_who_pauses_so_long_now_and_then_may_still_pause() -> None:
     usual = silence()
     uneven = tuple(round(PERIOD * factor) * MS for factor in [0.2, 0.5, 1, 2, 5] * 8)
