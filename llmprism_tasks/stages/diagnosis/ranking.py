@@ -120,10 +120,10 @@ def worst_per_device(found: list[Row], hosts: dict[tuple[str, str], str]) -> lis
 def unexplained(found: list[Row]) -> list[Row]:
     """Drop findings without a known cause if a known cause takes most of the same job's loss at the same time.
 
-    A path that all slow transfers share is no known cause, but says more than a `straggler`, and a `straggler` of the
-    whole job says more than that its steps became longer.
+    A path that all slow transfers share is no known cause, but says more than a `straggler`, and either of the whole
+    job says more than that its steps became longer.
     """
-    stragglers = [row for row in found if row["kind"] == "straggler" and row["subject_type"] == "job"]
+    of_jobs = [row for row in found if row["kind"] in KINDS_WITHOUT_CAUSE and row["subject_type"] == "job"]
     surely = [row for row in found if row["kind"] not in KINDS_OF_EFFECT and (row["confidence"] or 0) >= MAJORITY]
 
     def explains(cause: Row, row: Row) -> bool:
@@ -133,7 +133,7 @@ def unexplained(found: list[Row]) -> list[Row]:
 
     def is_said_better(row: Row) -> bool:
         longer = row["kind"] == "cross_step" and row["steps"] is None
-        return longer and any(row["job_id"] == other["job_id"] and _is_overlapping(row, other) for other in stragglers)
+        return longer and any(row["job_id"] == other["job_id"] and _is_overlapping(row, other) for other in of_jobs)
 
     def is_explained(row: Row) -> bool:
         return row["kind"] in KINDS_WITHOUT_CAUSE and any(explains(cause, row) for cause in surely)

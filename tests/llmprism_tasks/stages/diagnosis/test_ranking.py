@@ -85,7 +85,13 @@ def test_suspects_are_numbered_by_what_they_cost_and_effects_are_not() -> None:
 
 @pytest.mark.parametrize(
     ("other", "kept"),
-    [({}, 1), ({"subject_type": "addr", "subject": "a"}, 2), ({"job_id": "k"}, 2), (LATER, 2)],
+    [
+        ({}, 1),
+        ({"kind": "slow_network"}, 1),
+        ({"subject_type": "addr", "subject": "a"}, 2),
+        ({"job_id": "k"}, 2),
+        (LATER, 2),
+    ],
 )
 def test_that_one_of_few_is_slow_says_more_than_that_steps_are_longer(other: dict[str, Any], kept: int) -> None:
     longer = row("cross_step", "job", "j", confidence=None)
