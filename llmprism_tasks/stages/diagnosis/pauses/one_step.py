@@ -34,7 +34,7 @@ from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped_in_step
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.diagnosis.step_times.course import Course, Steps, course_of, step_of_times
 from llmprism_tasks.stages.diagnosis.step_times.duration_model import WORTH_A_ROW
-from llmprism_tasks.stages.diagnosis.step_times.first_stop import first_stops
+from llmprism_tasks.stages.diagnosis.step_times.first_silence import first_silences
 from llmprism_tasks.stages.diagnosis.step_times.lasting_delay import is_lasting
 from llmprism_tasks.stages.liveness.quiet_times import are_of_collector
 
@@ -133,8 +133,8 @@ def _is_in_run(excess: Floats, slow: Flags, least: int) -> Flags:
 def _are_at_same_place(steps: Steps, silent: Flags, quick: Flags, evidence: Evidence) -> Flags:
     """Return whether the silences of two steps begin at the same place in the step, as `habit.are_at_same_place`."""
     training = evidence.flows.filter(pl.col("job_id") == steps.job_id, pl.col("kind") != "other")
-    stopped, _ = first_stops(steps, silent, quick, training)
-    return habit.are_at_same_place(steps, stopped, silent & (stopped < steps.ends))
+    since = first_silences(steps, silent, quick, training)
+    return habit.are_at_same_place(steps, since, silent & (since < steps.ends))
 
 
 def _is_unseen(steps: Steps, still: Flags, course: Course, evidence: Evidence) -> Flags:
@@ -181,7 +181,7 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
     saving = course.written - usual_written >= habit.CHECKPOINT_BYTES
     saves = slow & silent & saving
     rest = slow & ~saves
-    habitual = _is_habitual(steps, course, quick, together, evidence)
+    habitual = _is_habitual(steps, slow, course, quick, together, evidence)
     # What is usual nobody knows before the second checkpoint: it may cost as much of a window as regular ones.
     first = ~habitual & (steps.excess >= settings.least_checkpoint * evidence.window.length_ns)
     saves &= habit.is_slow_to_save(steps.excess, course.written, saving, first)
@@ -222,16 +222,16 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
     return rows
 
 
-def _is_habitual(steps: Steps, course: Course, quick: Flags, together: Flags, evidence: Evidence) -> Flags:
-    """Return in which steps the job pauses as it has paused before, at the same place in the step."""
+def _is_habitual(steps: Steps, slow: Flags, course: Course, quick: Flags, together: Flags, evidence: Evidence) -> Flags:
+    """Return in which slow steps the job pauses as it has paused before, at the same place in the step."""
     pauses = habit.pauses_of_steps(steps.job_id, steps.starts, steps.ends, evidence)
     silent = np.maximum(course.longest, course.silent - np.median(course.silent[quick]))
     found = np.zeros_like(quick)
-    for step, (start, silent_ns) in enumerate(zip(steps.starts, silent, strict=True)):
-        here = dataclasses.replace(
-            evidence, pauses=pauses.filter(~pl.col("step").is_in(np.flatnonzero(~together[step])))
-        )
-        found[step] = habit.is_habit(steps.job_id, int(start), float(silent_ns), steps.model.usual_ns, here)
+    for step in np.flatnonzero(slow):
+        elsewhere = pl.col("step").is_in(np.flatnonzero(~together[step]))
+        here = dataclasses.replace(evidence, pauses=pauses.filter(~elsewhere))
+        begin_ns, silent_ns = int(steps.starts[step]), float(silent[step])
+        found[step] = habit.is_habit(steps.job_id, begin_ns, silent_ns, steps.model.usual_ns, here)
     return found
 
 
