@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -35,6 +36,9 @@ ENVIRONMENT = {
     "LOKY_MAX_MEMORY_LEAK_SIZE": "1e12",  # what a partition took, the next one uses again: no reason to start anew
 }
 """Environment variables of the workers, besides those of this process."""
+
+FEEDER = "QueueFeederThread"
+"""Name of the thread of a pool that hands calls over to its workers."""
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -91,6 +95,7 @@ def process_pool(settings: Settings) -> Iterator[Pool | None]:
     if workers == 0:
         yield None
         return
+    threads_before = threading.enumerate()
     executor = ProcessPoolExecutor(
         max_workers=workers,
         timeout=IDLE_S,
@@ -104,6 +109,17 @@ def process_pool(settings: Settings) -> Iterator[Pool | None]:
         yield pool
     finally:
         executor.shutdown(kill_workers=True)
+        _join_feeder(threads_before)
+
+
+def _join_feeder(threads_before: list[threading.Thread]) -> None:
+    """Wait for the thread that hands calls over, which loky 3.7 leaves behind when a pool is shut down.
+
+    The thread gives a semaphore back as its last act. A process that ends in the midst of that would warn of a leak.
+    """
+    for thread in threading.enumerate():
+        if thread.name == FEEDER and thread not in threads_before:
+            thread.join()
 
 
 def pool_for_files(settings: Settings) -> AbstractContextManager[Pool | None]:
