@@ -20,14 +20,13 @@ from llmprism_tasks.stages.diagnosis.coverage import with_coverage
 from llmprism_tasks.stages.diagnosis.evidence import Evidence, gather
 from llmprism_tasks.stages.diagnosis.network import awaited, cross_group, dead_path, devices, latent
 from llmprism_tasks.stages.diagnosis.pauses import (
-    between_steps,
     checkpoints,
-    hang,
     job_stalls,
     late_host,
     one_step,
     stalls,
 )
+from llmprism_tasks.stages.diagnosis.pauses.silence import between_steps, hang
 from llmprism_tasks.stages.diagnosis.ranking import assemble, deduplicate, drop_unlikely_layouts
 from llmprism_tasks.stages.diagnosis.step_times import slow_run, unexplained
 from llmprism_tasks.stages.step_division.division import Division

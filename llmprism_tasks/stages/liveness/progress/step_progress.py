@@ -18,7 +18,7 @@ from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.foreign import CHATTER_BYTES, IDLE_SHARE_OF_NIC, MOST_FOREIGN_PAIRS
 from llmprism_tasks.stages.liveness.progress.next_send import moments_of_pairs, next_sends, share_of_lost
 from llmprism_tasks.stages.liveness.progress.turn import in_turn
-from llmprism_tasks.stages.liveness.progress.usual_pause import is_at_usual_pause, pauses_alike
+from llmprism_tasks.stages.liveness.progress.usual_pause import is_at_usual_pause, pauses_alike, usual_pauses
 from llmprism_tasks.stages.liveness.progress.whole_steps import (
     DISSIMILARITY_RATIO,
     division_of_whole_steps,
@@ -50,14 +50,16 @@ class StepProgress:
     ended_ns : end of the last whole step
     silent_ns : end of the last flow that is no chatter, of pairs that take part in the steps
     period_ns : length of a typical step
-    even : whether all pairs with more to send are equally far in the step, or at the point where other steps pause. A
-        job that ends normally is, if its parameters are gathered in the next step
+    even : whether all pairs with more to send are equally far in the step, or at the point where other steps pause
+    may_end : whether it was at a point where other steps pause, or not `midway`. A job that ends normally is at the
+        former if its parameters are gathered in the next step
     pairs : pairs that take part in the steps: `src_addr`, `dst_addr`, `usual` (bytes per step), `last_ns` (end of its
         last flow in the unfinished step; NULL without one)
     next_sends : when each NIC was due to send next, as `next_send.next_sends` returns; empty if not `midway`
     lost : share of a pair's steps of which every record is lost
     lengths_ns : lengths of the whole steps
-    places, paused : how many pauses of a step are alike, and their share of its time, as `pauses_alike` returns them
+    places, paused : at how many pauses of a step a job may end, and their share of its time, as `pauses_alike` returns
+        them
     """
 
     midway: bool
@@ -65,6 +67,7 @@ class StepProgress:
     silent_ns: int
     period_ns: int
     even: bool
+    may_end: bool
     pairs: pl.DataFrame
     next_sends: pl.DataFrame
     lost: float = 0.0
@@ -116,16 +119,16 @@ def step_progress_at(
     midway &= not _is_last_answer(due, begun, steps, pairs, settings)
     midway = midway and not (_is_whole(begun, steps, settings) or _are_micro_batches(steps, pairs))
     midway = midway and has_kept_period
-    even = _is_even(due if midway else due.clear(), pairs, settings) or is_at_usual_pause(
-        begun, steps, settings.rhythm.same_size
-    )
+    pauses = usual_pauses(steps)
+    may_end = not midway or is_at_usual_pause(begun, pauses, steps["step"].n_unique(), settings.rhythm.same_size)
+    even = may_end or _is_even(due, pairs, settings)
     last = begun.group_by(PAIR).agg(last_ns=pl.col("flow_end_ns").max())
     pairs = pairs.join(last, on=PAIR, how="left").sort(PAIR)
     sends = next_sends(moments if midway else moments.clear(), begun, steps, ended_ns, settings.rhythm.same_size)
     lost = share_of_lost(moments)
     silent_ns = _end_of_training(begun, pairs, silent_ns)
-    rest = lost, tuple(lengths_ns), *pauses_alike(steps)
-    return StepProgress(midway, ended_ns, silent_ns, period_ns, even, pairs, sends, *rest)
+    rest = lost, tuple(lengths_ns), *pauses_alike(pauses)
+    return StepProgress(midway, ended_ns, silent_ns, period_ns, even, may_end, pairs, sends, *rest)
 
 
 def _is_whole(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> bool:

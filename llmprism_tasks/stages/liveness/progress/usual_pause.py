@@ -12,50 +12,51 @@ from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.numerics.robust import MAJORITY
 
 
-def is_at_usual_pause(begun: pl.DataFrame, steps: pl.DataFrame, same_size: float) -> bool:
+def is_at_usual_pause(begun: pl.DataFrame, pauses: pl.DataFrame, steps: int, same_size: float) -> bool:
     """Return whether the unfinished step has as many bytes as most others have at a pause where a job may end.
-
-    That is about their longest pause, or one after which all NICs go on together.
 
     Parameters
     ----------
     begun : flows of the unfinished step
-    steps : flows of earlier steps, with `step` and `began_ns` (end of the step before)
+    pauses : as `usual_pauses` returns them
+    steps : how many steps they are of
     same_size : ratio of a step's bytes by which two steps differ without meaning
     """
     sent = int(begun["bytes"].sum())
-    pauses = _pauses(steps)
-    there = (
-        pauses.filter(pl.col("gap") > 0, (pl.col("before") - sent).abs() <= same_size * pl.col("bytes"))
-        .sort("step", "gap", "back_ns")
-        .group_by("step", maintain_order=True)
-        .last()
-    )
-    is_pause = (pl.col("gap") >= MAJORITY * pl.col("longest")) | _go_on_together(there, steps)
-    return 2 * there.filter(is_pause).height >= steps["step"].n_unique()
+    there = pauses.filter(pl.col("usual") & ((pl.col("before") - sent).abs() <= same_size * pl.col("bytes")))
+    return 2 * there["step"].n_unique() >= steps
 
 
-def pauses_alike(steps: pl.DataFrame) -> tuple[float, float]:
-    """Return how many pauses of a step are at least half as long as its longest, and their share of its time.
+def pauses_alike(pauses: pl.DataFrame) -> tuple[float, float]:
+    """Return at how many pauses of a step a job may end, and their share of the step's time.
 
     The one between two steps is one of these. Where a job exchanges data in every layer they are many, and a job that
     hangs is at one of them for most of its time.
 
     Parameters
     ----------
-    steps : as for `is_at_usual_pause`
+    pauses : as `usual_pauses` returns them
     """
-    alike = _pauses(steps).filter(pl.col("gap") >= MAJORITY * pl.col("longest"))
-    each = alike.group_by("step").agg(places=pl.len(), share=pl.col("gap").sum() / pl.col("lasted").first())
+    usual = pauses.filter("usual")
+    each = usual.group_by("step").agg(places=pl.len(), share=pl.col("gap").sum() / pl.col("lasted").first())
     places, share = each.select(pl.col("places", "share").median()).row(0)
     return max(places or 1.0, 1.0), share or 0.0
 
 
-def _pauses(steps: pl.DataFrame) -> pl.DataFrame:
-    """Return the time before each flow in which its step is silent: `step`, `gap`, `longest` (of its step), `lasted`
-    (the step), all ns, `before` (bytes until then), `bytes` (of the step) and `back_ns`."""
+def usual_pauses(steps: pl.DataFrame) -> pl.DataFrame:
+    """Return the pauses of steps in which no member sends.
+
+    Parameters
+    ----------
+    steps : flows of whole steps, with `step` and `began_ns` (end of the step before)
+
+    Returns
+    -------
+    `step`, `gap`, `lasted` (the step), both ns, `before` (bytes until then), `bytes` (of the step) and `usual`: whether
+    a job may end there, for it is about the step's longest pause, or one after which all NICs go on together
+    """
     until = pl.max_horizontal(end_of_earlier("flow_end_ns").over("step"), "began_ns")
-    return (
+    pauses = (
         steps.sort("step", "flow_start_ns", "flow_end_ns")
         .select(
             "step",
@@ -65,8 +66,10 @@ def _pauses(steps: pl.DataFrame) -> pl.DataFrame:
             back_ns="flow_start_ns",
             lasted=(pl.col("flow_end_ns").max() - pl.col("began_ns").min()).over("step"),
         )
-        .with_columns(longest=pl.col("gap").max().over("step"))
+        .filter(pl.col("gap") > 0)
     )
+    is_long = pl.col("gap") >= MAJORITY * pl.col("gap").max().over("step")
+    return pauses.with_columns(usual=is_long | _go_on_together(pauses, steps)).drop("back_ns")
 
 
 def _go_on_together(pauses: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
@@ -79,18 +82,19 @@ def _go_on_together(pauses: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
     pauses : `step`, `gap` (ns), `back_ns` (when the first NIC sends again)
     steps : flows, with `step`
     """
-    nics = steps.group_by("step").agg(nics=pl.col("src_addr").n_unique())
-    again = (
-        steps.join(pauses.select("step", "back_ns"), on="step")
-        .filter(pl.col("flow_start_ns") >= pl.col("back_ns"))
-        .group_by("step", "src_addr")
-        .agg(after_ns=(pl.col("flow_start_ns") - pl.col("back_ns")).min())
-        .group_by("step")
-        .agg(again=pl.len(), last_ns=pl.col("after_ns").max())
+    nics = steps.select("step", "src_addr").unique()
+    moments = pauses.select("step", "back_ns").with_row_index("pause").join(nics, on="step").sort("back_ns")
+    sends = steps.select("step", "src_addr", again_ns="flow_start_ns").sort("again_ns")
+    each = moments.join_asof(
+        sends,
+        left_on="back_ns",
+        right_on="again_ns",
+        by=["step", "src_addr"],
+        strategy="forward",
+        check_sortedness=False,  # both are sorted; Polars cannot check that within groups
     )
-    return (
-        pauses.join(nics, on="step", maintain_order="left")
-        .join(again, on="step", maintain_order="left")
-        .select((pl.col("again") == pl.col("nics")) & (pl.col("last_ns") < MAJORITY * pl.col("gap")))
-        .to_series()
+    last_ns = each.group_by("pause").agg(
+        pl.col("again_ns").max() - pl.col("back_ns").first(), all=pl.col("again_ns").is_not_null().all()
     )
+    found = last_ns.sort("pause")
+    return found["all"] & (found["again_ns"] < MAJORITY * pauses["gap"])

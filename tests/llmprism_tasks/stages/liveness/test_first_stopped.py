@@ -46,6 +46,7 @@ def stood(
         silent_ns=SILENT * MS,
         period_ns=PERIOD * MS,
         even=False,
+        may_end=False,
         pairs=pl.DataFrame(
             linked, schema={"src_addr": pl.String, "dst_addr": pl.String, "last_ns": pl.Int64}, orient="row"
         ),

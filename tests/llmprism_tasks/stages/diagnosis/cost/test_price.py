@@ -139,7 +139,7 @@ def test_a_stop_costs_what_it_lasted_if_the_job_came_back(healthy: Evidence, bac
     """The GPUs of a job that is gone are free."""
     window, job_id = healthy.window, healthy.members["job_id"][0]
     since_ns = window.end_ns - 20_000_000_000
-    where = StepProgress(False, since_ns, since_ns, 10**9, True, pl.DataFrame(), pl.DataFrame())
+    where = StepProgress(False, since_ns, since_ns, 10**9, True, True, pl.DataFrame(), pl.DataFrame())
     gap = Gap(job_id, since_ns, window.end_ns if back else None, 0)
     evidence = dataclasses.replace(healthy, silences=[Silence(gap, window.end_ns, back, False, where)])
     row = diagnosed(evidence, kind="stopped", start_ns=since_ns, end_ns=window.end_ns)

@@ -13,7 +13,8 @@ from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.stages.diagnosis.evidence import gather
-from llmprism_tasks.stages.diagnosis.pauses import checkpoints, hang
+from llmprism_tasks.stages.diagnosis.pauses import checkpoints
+from llmprism_tasks.stages.diagnosis.pauses.silence import hang
 from llmprism_tasks.stages.recognition.phase import recognition
 
 MINUTE_NS = 60 * 10**9

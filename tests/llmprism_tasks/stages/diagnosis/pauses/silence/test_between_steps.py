@@ -12,8 +12,8 @@ from job_evidence import DEFAULT, working
 
 from llmprism_tasks.numerics.robust import EVEN_ODDS, SURE
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, PAUSES_SCHEMA, STORAGE_SCHEMA, Evidence
-from llmprism_tasks.stages.diagnosis.pauses import between_steps
 from llmprism_tasks.stages.diagnosis.pauses.habit import CHECKPOINT_BYTES, FIRST_SAVE
+from llmprism_tasks.stages.diagnosis.pauses.silence import between_steps
 from llmprism_tasks.stages.liveness.overdue import Silence
 from llmprism_tasks.stages.liveness.progress.step_progress import StepProgress
 from llmprism_tasks.stages.liveness.quiet_times import Gap
@@ -31,6 +31,7 @@ def silence(*, until: float = 50_000, back: bool = False, longest: float = 2000,
         silent_ns=since_ns,
         period_ns=PERIOD * MS,
         even=True,
+        may_end=True,
         pairs=pl.DataFrame(schema=PAIRS),
         next_sends=pl.DataFrame(schema=PAIRS),
         lengths_ns=tuple((PERIOD + 10 * (at % 3)) * MS for at in range(40)),
@@ -96,7 +97,10 @@ def test_a_pause_that_nothing_else_shows_is_told_with_the_chance_that_the_collec
     assert (row["kind"], row["steps"], row["candidates"]) == ("cross_step", 1, None)
     assert "it paused (90%), or the collector stopped (10%)" in row["explanation"]
     assert told(silence(back=True, alone=True, in_place=SURE - 0.01)) == []
-    mid_step = {"in_mid_step": True, "where": dataclasses.replace(silence().where, midway=True, even=False)}
+    mid_step = {
+        "in_mid_step": True,
+        "where": dataclasses.replace(silence().where, midway=True, even=False, may_end=False),
+    }
     assert told(silence(back=True, alone=True, **mid_step)) == []
 
 
@@ -143,7 +147,9 @@ def test_in_mid_step_with_nothing_else_seen_the_collector_may_have_stopped() -> 
     """Where members are at different points; else the job may have ended, and the capture with it."""
     one = silence(alone=True, in_mid_step=True)
     assert told(one) == []
-    (row,) = told(dataclasses.replace(one, where=dataclasses.replace(one.where, midway=True, even=False)))
+    (row,) = told(
+        dataclasses.replace(one, where=dataclasses.replace(one.where, midway=True, even=False, may_end=False))
+    )
     may_be = dict(zip(row["candidates"], row["odds"], strict=True))
     assert (row["kind"], list(may_be), row["confidence"]) == ("ended", ["hung", "unseen", "paused"], 0)
     assert may_be["unseen"] == may_be["hung"] == pytest.approx(0.5, abs=0.001)

@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 
 from llmprism_tasks.numerics.robust import EVEN_ODDS, SURE
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence
-from llmprism_tasks.stages.diagnosis.pauses import hang
+from llmprism_tasks.stages.diagnosis.pauses.silence import hang
 from llmprism_tasks.stages.liveness.overdue import Silence
 from llmprism_tasks.stages.liveness.progress.step_progress import StepProgress
 from llmprism_tasks.stages.liveness.quiet_times import Gap
@@ -51,6 +51,7 @@ def stood(due: Sequence[Due], *, even: bool = False, lasts: float = 0.0) -> Step
         silent_ns=silent_ns,
         period_ns=PERIOD * MS,
         even=even,
+        may_end=even,
         pairs=pl.concat([pairs, pairs.select(src_addr="dst_addr", dst_addr="src_addr", last_ns="last_ns")]),
         next_sends=sends,
         lost=1e-6,
@@ -131,6 +132,22 @@ def test_where_nothing_was_due_all_members_stopped_at_the_same_moment() -> None:
     (row,) = hang.find(evidence(ALL_AT_ONCE), DEFAULT).to_dicts()
     assert (row["kind"], row["subject_type"], row["severity"]) == ("stopped", "job", 0)
     assert row["explanation"].endswith("All members stopped at the same moment.")
+
+
+@pytest.mark.parametrize(("places", "told"), [(20.0, True), (4.0, False)])
+@pytest.mark.parametrize(("over", "restarted"), [(False, False), (True, True)])
+def test_at_one_of_many_pauses_a_silent_job_hangs(places: float, told: bool, over: bool, restarted: bool) -> None:
+    """The chance that this is the pause between two steps is one in so many; that of a hang is what they last."""
+    known = evidence(ALL_AT_ONCE, even=True, over=over, restarted=restarted)
+    lengths = tuple((PERIOD + 10 * (at % 3)) * MS for at in range(40))
+    (one,) = known.silences
+    where = dataclasses.replace(one.where, places=places, paused=0.8, lengths_ns=lengths)
+    rows = hang.find(dataclasses.replace(known, silences=[dataclasses.replace(one, where=where)]), DEFAULT).to_dicts()
+    assert [(row["kind"], row["subject_type"], row["confidence"]) for row in rows] == [
+        ("stopped", "job", EVEN_ODDS)
+    ] * told
+    if told and not over:
+        assert "All members had come equally far: the job was killed, or it hangs" in rows[0]["explanation"]
 
 
 def test_lock_step_peers_are_their_host() -> None:

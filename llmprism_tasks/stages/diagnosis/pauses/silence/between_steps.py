@@ -2,14 +2,7 @@
 
 A silence that no other detector explains is told once, by what it may be. A job that went on has paused; the row is
 about the one step that lasted so long. A job that is still silent, or began anew, is `ended`: it ended in order, or it
-hangs, or it still pauses. The chances of these are weighed against each other:
-
-- a job that ends does so after a whole step, and one in so many steps is the last;
-- a job hangs at any moment of a step, and is taken for ended if nothing is due at that moment: for a share of the step;
-- a job that has gone on since the step that was seen last may have ended only if steps end elsewhere than they seem to,
-  at this one of the pauses that are alike; it hangs at any of them;
-- a pause as long as the silence has the chance that the job's own step lengths give it;
-- where nothing else is seen since, the collector may have stopped, as seldom as a job hangs, and at any moment.
+hangs, or it still pauses.
 """
 
 from __future__ import annotations
@@ -21,17 +14,14 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import EVEN_ODDS
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, candidate_columns, shares
-from llmprism_tasks.stages.diagnosis.pauses import hang
+from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, candidate_columns
 from llmprism_tasks.stages.diagnosis.pauses.habit import CHECKPOINT_BYTES, FIRST_SAVE, is_habit, writes_in
+from llmprism_tasks.stages.diagnosis.pauses.silence import hang
+from llmprism_tasks.stages.diagnosis.pauses.silence.readings import may_have_ended, readings
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.liveness.overdue import Silence
 
 Row = dict[str, object]
-
-LAST_STEP_CHANCE = 0.001
-"""Chance that a step is its job's last, and chance that a job hangs in it: jobs have about a thousand steps. Both are
-alike, because nothing but the place in the step speaks for the one or the other."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -58,34 +48,13 @@ def _has_gone_on(silence: Silence) -> bool:
 
 def _is_witnessed(silence: Silence) -> bool:
     """Return whether the collector did not just stop, or end with its job."""
-    return not (silence.unwitnessed if _has_gone_on(silence) else silence.alone and _may_have_ended(silence))
-
-
-def _may_have_ended(silence: Silence) -> bool:
-    """Return whether the job stood where it ends in order: after a step, or where all members were equally far."""
-    return silence.where.even or not silence.in_mid_step
+    return not (silence.unwitnessed if _has_gone_on(silence) else silence.alone and may_have_ended(silence))
 
 
 def _is_saving(silence: Silence) -> bool:
     """Return whether members have written a checkpoint until now, or less than a step ago."""
     wrote_ns, now_ns = silence.wrote_ns, silence.until_ns
     return silence.saved >= CHECKPOINT_BYTES and not silence.over and now_ns - wrote_ns <= silence.where.period_ns
-
-
-def readings(silence: Silence) -> dict[str, float]:
-    """Return what a silent job may be doing, the likeliest first, with probabilities that add up to 1."""
-    where = silence.where
-    hidden = where.paused if where.midway else min(1.0, silence.gap.longest_ns / where.period_ns)
-    model = duration_model.fitted(where.lengths_ns)
-    pauses = 0.5 if model is None else model.chance(silence.until_ns - where.ended_ns)
-    whole = _may_have_ended(silence)
-    here = 1 / where.places if where.midway else 1.0
-    weights = {"ended": LAST_STEP_CHANCE * whole * here, "hung": LAST_STEP_CHANCE * (hidden if whole else 1)}
-    if silence.alone:
-        weights["unseen"] = weights["hung"]
-    if not silence.over:
-        weights["paused"] = pauses
-    return shares({name: weight for name, weight in weights.items() if weight})
 
 
 def _pause_row(silence: Silence, evidence: Evidence, settings: DiagnosisSettings) -> Row | None:

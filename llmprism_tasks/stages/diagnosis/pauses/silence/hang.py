@@ -7,6 +7,7 @@ import polars as pl
 from llmprism_tasks.numerics.robust import EVEN_ODDS, SURE
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, Evidence, candidate_columns, shares
+from llmprism_tasks.stages.diagnosis.pauses.silence.readings import readings
 from llmprism_tasks.stages.liveness.first_stopped import LEAST_CHANCE, FirstStopped, find_first_stopped
 from llmprism_tasks.stages.liveness.overdue import Silence
 
@@ -29,8 +30,9 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     those NICs are the subject.
 
     No row is written if no member stopped before the others and all had come equally far, because the job may have
-    ended or paused there; nor if nothing else is seen any more, because the collector may be silent. If something shows
-    who stopped first, it is told then with `EVEN_ODDS` of its confidence.
+    ended or paused there, unless the place in the step makes it sure that it did not; nor if nothing else is seen any
+    more, because the collector may be silent. If something shows who stopped first, it is told then with `EVEN_ODDS` of
+    its confidence.
     """
     del settings
     rows = []
@@ -38,12 +40,13 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         members = evidence.members.filter(pl.col("job_id") == silence.gap.job_id)
         at = dict(members.select("addr", "host").rows())
         went_on = silence.over and not silence.restarted
-        may_have_ended = silence.where.even or silence.unwitnessed
+        hangs = not went_on and readings(silence).get("hung", 0.0) >= SURE
+        may_have_ended = silence.unwitnessed or (silence.where.even and not hangs)
         first = find_first_stopped(silence.where, at, together=not went_on or may_have_ended)
         quiet = (_replaced_nics(silence, at) if silence.restarted else None) or first
         if quiet is not None or not may_have_ended:
-            hangs = not silence.restarted and (silence.over or first is not None)
-            rows.append(_row(silence, quiet, at | dict(silence.replaced), hangs=hangs))
+            waits = not silence.restarted and (silence.over or first is not None)
+            rows.append(_row(silence, quiet, at | dict(silence.replaced), hangs=waits))
     return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
 
@@ -69,7 +72,8 @@ def _row(silence: Silence, first: FirstStopped | None, hosts: dict[str, str], *,
         stood += f"was silent for {silent_s:.0f} s until it {'restarted' if silence.restarted else 'went on'}."
     else:
         stood += f"had been silent for {silent_s:.0f} s when the window ended."
-    who = _said(first, f"{SUBJECT_NOUNS.get(subject_type)} {subject}", hangs=hangs, restarted=silence.restarted)
+    name = f"{SUBJECT_NOUNS.get(subject_type)} {subject}"
+    who = _said(first, name, hangs=hangs, even=where.even, restarted=silence.restarted)
     if unseen:
         who += " No other flow was seen since, so the collector may have stopped instead."
     # Where everything that was seen fell silent with the job, a collector that stops looks the same.
@@ -95,7 +99,7 @@ def _odds(first: FirstStopped) -> dict[str, float]:
     return shares({**first.chances, **together})
 
 
-def _said(first: FirstStopped | None, name: str, *, hangs: bool, restarted: bool) -> str:
+def _said(first: FirstStopped | None, name: str, *, hangs: bool, even: bool, restarted: bool) -> str:
     """Return the sentences that say who stopped first."""
     if first is not None and first.is_sure:
         return f" {name} {'' if restarted else 'stopped first: it '}{first.reason}."
@@ -104,7 +108,11 @@ def _said(first: FirstStopped | None, name: str, *, hangs: bool, restarted: bool
         return f" It is not sure which host stopped first: {', '.join(may_be)}. Host {first.host} {first.reason}."
     if restarted:
         return ""
-    return " The flows do not show which NIC stopped first." if hangs else " All members stopped at the same moment."
+    if hangs:
+        return " The flows do not show which NIC stopped first."
+    if even:
+        return " All members had come equally far: the job was killed, or it hangs and the flows do not show why."
+    return " All members stopped at the same moment."
 
 
 def _subject(job_id: str, first: FirstStopped | None, hosts: dict[str, str]) -> tuple[str, str, list[str] | None]:
