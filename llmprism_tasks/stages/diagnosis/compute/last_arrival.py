@@ -101,7 +101,7 @@ def last_arrivals(
     """Return the NICs with the longest compute gaps in nearly all slow steps of their jobs.
 
     Their gaps grew by most of what the step lost; the gaps of NICs beside a slow transfer did not. In quick steps they
-    arrived last no more often than by chance.
+    arrived last no more often than by chance, and nobody who did so in nearly all of those is still last.
 
     Parameters
     ----------
@@ -170,11 +170,15 @@ def _summarise_nics(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataF
         rival=(pl.col("rival_ns") / pl.col("own_ns")).filter("slow").median(),
     )
     chance = pl.max_horizontal("by_place", "usually")
+    # Where who was always last still is, all compute longer, as over longer samples: who is as late now waits for it.
+    as_before = (pl.col("is_last") & (pl.col("usually") >= settings.persistence)).any().over("job_id")
     return (
         summed.join(of_job, on="job_id")
+        .with_columns(is_last=pl.col("slow") >= settings.persistence * pl.col("steps"))
         .filter(
             pl.col("slow") >= settings.least_steps,
-            pl.col("slow") >= settings.persistence * pl.col("steps"),
+            "is_last",
+            ~as_before,
             chance < settings.persistence,
             binomial.tail_bound(pl.col("slow"), pl.col("steps"), chance) <= LAST_BY_CHANCE,
             pl.col("loss") >= pl.max_horizontal(settings.least_effect, MAJORITY * pl.col("longer")),
@@ -184,5 +188,6 @@ def _summarise_nics(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataF
             by_past=True,
             at_first=False,
         )
+        .drop("is_last")
         .sort(NIC)
     )
