@@ -18,7 +18,6 @@ from llmprism_tasks.numerics import binomial
 from llmprism_tasks.numerics.robust import MAJORITY, THOUSANDFOLD_NATS, Integers
 from llmprism_tasks.stages.diagnosis.own_work.kernels.step_gaps import Exchanges
 from llmprism_tasks.stages.diagnosis.own_work.nic_arrays import NicArrays
-from llmprism_tasks.stages.liveness.last_exchange import CLOCK_ERROR_NS
 
 
 def jobs_that_keep_leads(found: Exchanges, flows: NicArrays) -> pl.Series:
@@ -27,7 +26,7 @@ def jobs_that_keep_leads(found: Exchanges, flows: NicArrays) -> pl.Series:
     An exchange is compared with that of the same place in the step before. If a rank waited longer at the exchange
     before it, and so had a longer lead, it has computed for less than before it came, by as much, where leads are kept.
     Where they are not, neither has to do with the other. In most comparisons most of the change must come back, more
-    often than by chance.
+    often than by chance. A wait that is too short to part a record is not seen, so both must be seen.
 
     Returns
     -------
@@ -37,7 +36,7 @@ def jobs_that_keep_leads(found: Exchanges, flows: NicArrays) -> pl.Series:
     now, before = _same_place(found.step, flows.numbers.endpoints, job.len())
     longer = found.waited[now - 1] - found.waited[before - 1]
     less = found.computed[before] - found.computed[now]
-    seen = np.abs(longer) > CLOCK_ERROR_NS
+    seen = (found.waited[now - 1] > 0) & (found.waited[before - 1] > 0) & (longer != 0)
     ratio = less[seen] / longer[seen]
     kept = pl.DataFrame({"job_id": job.gather(found.step[now[seen]]), "kept": ratio > MAJORITY})
     by_chance = binomial.tail_bound(pl.col("kept"), pl.col("compared"), pl.lit(MAJORITY))

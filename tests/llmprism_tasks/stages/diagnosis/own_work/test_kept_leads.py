@@ -17,15 +17,16 @@ from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
 RANKS = "abcd"
 BUCKETS = 8
 STEP_MS, BUCKET_MS, TRANSFER_MS = 1000.0, 80.0, 20.0
-SLOW = np.array([1.0, 1.1, 1.0, 1.0])
 NICS = pl.DataFrame({"job_id": "j", "addr": list(RANKS), "component": 0})
 
 
-def come(rng: np.random.Generator, *, beside: bool) -> Iterator[tuple[np.ndarray, float]]:
-    """Return when each rank comes to each exchange of a step, and when the exchange begins; `b` is a tenth slower."""
+def come(
+    rng: np.random.Generator, slow: np.ndarray, varies: float, *, beside: bool
+) -> Iterator[tuple[np.ndarray, float]]:
+    """Return when each rank comes to each exchange of a step, and when the exchange begins."""
     at, free = np.zeros(len(RANKS)), 0.0
     for _ in range(BUCKETS):
-        at = at + BUCKET_MS * SLOW * rng.normal(1, 0.03, len(RANKS))
+        at = at + BUCKET_MS * slow * rng.normal(1, varies, len(RANKS))
         begins = max(at.max(), free)
         yield at, begins
         free = begins + TRANSFER_MS
@@ -33,16 +34,23 @@ def come(rng: np.random.Generator, *, beside: bool) -> Iterator[tuple[np.ndarray
             at = np.full(len(RANKS), free)
 
 
-def job(count: int, *, beside: bool, seed: int = 5) -> pl.DataFrame:
-    """Return a job that reduces buckets in a ring: who comes first pushes a little, the rest moves with the last."""
+def job(
+    count: int, *, beside: bool, seed: int = 5, slower: float = 0.1, varies: float = 0.03, parts_ms: float = 1
+) -> pl.DataFrame:
+    """Return a job that reduces buckets in a ring: who comes first pushes a little, the rest moves with the last.
+
+    Rank `b` is slower by a ratio, and all vary from exchange to exchange. A wait of less than `parts_ms` parts no
+    record.
+    """
     rng, rows = np.random.default_rng(seed), list[Row]()
     for step in range(count):
-        for at, begins in come(rng, beside=beside):
+        for at, begins in come(rng, np.array([1, 1 + slower, 1, 1]), varies, beside=beside):
             for i, src in enumerate(RANKS):
                 since, dst = step * STEP_MS, RANKS[(i + 1) % len(RANKS)]
-                if begins - at[i] > 1:
+                is_seen = begins - at[i] > parts_ms
+                if is_seen:
                     rows.append((since + at[i], since + at[i] + 0.1, src, dst, MB))
-                rows.append((since + begins, since + begins + TRANSFER_MS, src, dst, 50 * MB))
+                rows.append((since + (begins if is_seen else at[i]), since + begins + TRANSFER_MS, src, dst, 50 * MB))
     return flows(rows).with_columns(job_id=pl.lit("j"), kind=pl.lit("dp"))
 
 
@@ -64,6 +72,14 @@ def keeping(moved: pl.DataFrame, count: int) -> list[str]:
 def test_leads_are_kept_where_computing_goes_on_beside_the_exchanges(seed: int) -> None:
     assert keeping(job(12, beside=True, seed=seed), 12) == ["j"]
     assert keeping(job(12, beside=False, seed=seed), 12) == []
+
+
+@pytest.mark.parametrize(("beside", "keeps"), [(True, ["j"]), (False, [])])
+def test_a_wait_that_is_seen_in_one_of_two_steps_alone_has_not_grown_by_all_of_it(
+    beside: bool, keeps: list[str]
+) -> None:
+    """Leads of 1.6, 3.2, 4.8, 6.4 ms and so on vary by a third of a millisecond, and are seen from about 5 ms on."""
+    assert keeping(job(12, beside=beside, slower=0.02, varies=0.002, parts_ms=4.8), 12) == keeps
 
 
 def test_few_comparisons_may_agree_by_chance() -> None:
