@@ -10,10 +10,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.numerics.robust import Flags, Floats
-from llmprism_tasks.stages.diagnosis.own_work.kept_leads import jobs_that_keep_leads
+from llmprism_tasks.stages.diagnosis.own_work.kept_leads import kept_leads
 from llmprism_tasks.stages.diagnosis.own_work.kernels import step_gaps
-from llmprism_tasks.stages.diagnosis.own_work.kernels.step_gaps import Exchanges
 from llmprism_tasks.stages.diagnosis.own_work.nic_arrays import NicArrays
 
 EARLY_BURST = 0.1
@@ -26,8 +24,8 @@ def compute_gap_work(
 ) -> pl.DataFrame:
     """Measure each NIC's compute gaps in its steps.
 
-    A gap after an early burst is a stall, and is left out. In jobs whose ranks keep their leads, the stalls of a step
-    are the same lead: only the longest one is left out. So are gaps beside a pipeline message, where a NIC waits.
+    A gap after an early burst is a stall, and is left out. Where ranks keep their leads, they computed meanwhile for
+    what comes next: that counts. Gaps beside a pipeline message, where a NIC waits, are left out.
 
     Parameters
     ----------
@@ -49,7 +47,7 @@ def compute_gap_work(
     found = step_gaps.exchanges(
         flows.transfers, flows.numbers, flows.of(jobs), early=early, piped=flows.number("pp"), sent_only=sent_only
     )
-    gaps = _gaps(found, flows.steps["job_id"].is_in(jobs_that_keep_leads(found, flows).implode()).to_numpy())
+    gaps = (found.computed + kept_leads(found, flows)).astype(np.float64)
     length, squares, longest = (np.zeros(flows.steps.height) for _ in range(3))
     np.add.at(length, found.step, gaps)
     np.add.at(squares, found.step, gaps * gaps)
@@ -59,16 +57,3 @@ def compute_gap_work(
         .filter(pl.Series(length > 0))
         .with_columns(pl.col("pace").sqrt(), share=pl.col("own_ns") / (pl.col("end_ns") - pl.col("start_ns")))
     )
-
-
-def _gaps(found: Exchanges, keeping: Flags) -> Floats:
-    """Return for how long endpoints computed before each exchange, ns.
-
-    Parameters
-    ----------
-    keeping : shape (steps,): whether the ranks of its job keep their leads
-    """
-    longest = np.zeros(keeping.size, np.int64)
-    np.maximum.at(longest, found.step, found.waited)
-    gaps = found.computed + np.where(keeping[found.step] & (found.waited < longest[found.step]), found.waited, 0)
-    return gaps.astype(np.float64)

@@ -15,44 +15,70 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics import binomial
-from llmprism_tasks.numerics.robust import MAJORITY, THOUSANDFOLD_NATS, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, THOUSANDFOLD_NATS, Flags, Integers
 from llmprism_tasks.stages.diagnosis.own_work.kernels.step_gaps import Exchanges
 from llmprism_tasks.stages.diagnosis.own_work.nic_arrays import NicArrays
 
 
-def jobs_that_keep_leads(found: Exchanges, flows: NicArrays) -> pl.Series:
-    """Return the jobs whose ranks keep their leads from one exchange to the next.
+def kept_leads(found: Exchanges, flows: NicArrays) -> Integers:
+    """Return with how long a lead endpoints began to compute for each exchange, ns: shape (exchanges,).
+
+    That is how long they waited at the exchange before it in the same step, or 0 where such leads are not kept.
 
     An exchange is compared with that of the same place in the step before. If a rank waited longer at the exchange
     before it, and so had a longer lead, it has computed for less than before it came, by as much, where leads are kept.
     Where they are not, neither has to do with the other. In most comparisons most of the change must come back, more
-    often than by chance. A wait that is too short to part a record is not seen, so both must be seen.
-
-    Returns
-    -------
-    `job_id`
+    often than by chance. A wait that is too short to part a record is not seen, so both must be seen. Each place of a
+    job's step is judged by itself, for parameters may be gathered ahead up to a bound, and all may wait for gradients;
+    where its own comparisons do not decide, those of the whole step do. The longest lead of a step is left out: who has
+    it may send ahead before the exchange ends, which is not seen.
     """
-    job = flows.steps["job_id"]
-    now, before = _same_place(found.step, flows.numbers.endpoints, job.len())
+    follows = np.zeros(found.step.size, np.bool_)
+    follows[1:] = found.step[1:] == found.step[:-1]
+    many = np.bincount(found.step, minlength=flows.steps.height)
+    place = np.arange(found.step.size) - (np.cumsum(many) - many)[found.step]
+    now, before = _same_place(found.step, follows, many, flows.numbers.endpoints)
     longer = found.waited[now - 1] - found.waited[before - 1]
     less = found.computed[before] - found.computed[now]
     seen = (found.waited[now - 1] > 0) & (found.waited[before - 1] > 0) & (longer != 0)
-    ratio = less[seen] / longer[seen]
-    kept = pl.DataFrame({"job_id": job.gather(found.step[now[seen]]), "kept": ratio > MAJORITY})
-    by_chance = binomial.tail_bound(pl.col("kept"), pl.col("compared"), pl.lit(MAJORITY))
-    counted = kept.group_by("job_id").agg(pl.col("kept").sum().cast(pl.Int64), compared=pl.len().cast(pl.Int64))
-    return counted.filter(by_chance <= math.exp(-THOUSANDFOLD_NATS))["job_id"]
+    places = pl.DataFrame({"job_id": flows.steps["job_id"].gather(found.step), "place": place})
+    kept = places[now[seen]].with_columns(kept=pl.Series(less[seen] / longer[seen] > MAJORITY))
+    of_job, of_place = (_are_kept(kept, by) for by in (["job_id"], ["job_id", "place"]))
+    known = places.join(of_place, on=["job_id", "place"], how="left", maintain_order="left").join(
+        of_job, on="job_id", how="left", maintain_order="left", suffix="_of_job"
+    )
+    keeps = known.select(pl.coalesce("keeps", "keeps_of_job", pl.lit(value=False))).to_series().to_numpy()
+    longest = np.zeros(many.size, np.int64)
+    np.maximum.at(longest, found.step, found.waited)
+    lead = np.roll(found.waited, 1)
+    return np.where(follows & keeps & (lead < longest[found.step]), lead, 0)
 
 
-def _same_place(step: Integers, endpoints: Integers, steps: int) -> tuple[Integers, Integers]:
+def _are_kept(kept: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    """Return whether leads are kept, `keeps`, where the comparisons decide it: in most of them, beyond chance."""
+    counted = kept.group_by(by).agg(pl.col("kept").sum().cast(pl.Int64), compared=pl.len().cast(pl.Int64))
+    either = {True: pl.col("kept"), False: pl.col("compared") - pl.col("kept")}
+    rare = math.exp(-THOUSANDFOLD_NATS)
+    sure = [
+        counted.filter(binomial.tail_bound(count, pl.col("compared"), pl.lit(MAJORITY)) <= rare).select(
+            *by, keeps=pl.lit(value=keeps)
+        )
+        for keeps, count in either.items()
+    ]
+    return pl.concat(sure)
+
+
+def _same_place(step: Integers, follows: Flags, many: Integers, endpoints: Integers) -> tuple[Integers, Integers]:
     """Return the exchanges that follow another one in their step, and those of the same place in the step before.
 
     Steps of one NIC with equally many exchanges are compared.
+
+    Parameters
+    ----------
+    step, follows : shape (exchanges,)
+    many, endpoints : shape (steps,): exchanges of each step, and the NIC whose step it is
     """
-    many = np.bincount(step, minlength=steps)
-    alike = np.zeros(steps, np.bool_)
+    alike = np.zeros(many.size, np.bool_)
     alike[1:] = (many[1:] == many[:-1]) & (endpoints[1:] == endpoints[:-1])
-    follows = np.zeros(step.size, np.bool_)
-    follows[1:] = step[1:] == step[:-1]
     now = np.flatnonzero(follows & alike[step])
     return now, now - many[step[now]]
