@@ -55,6 +55,8 @@ def find(found: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -
         return slower
     slower = slower.select("job_id", "severity")
     sent, seen = (last_arrivals(slower, evidence, settings, sent_only=only) for only in (True, False))
+    as_before = sent.filter("as_before").select("job_id")
+    sent, seen = (last.filter("is_new").join(as_before, on="job_id", how="anti") for last in (sent, seen))
     both = sent.join(seen, on=NIC, how="semi")
     silent = seen.join(sent, on="job_id", how="anti")
     sent = uncontradicted(sent, seen)
@@ -100,8 +102,7 @@ def last_arrivals(
 ) -> pl.DataFrame:
     """Return the NICs with the longest compute gaps in nearly all slow steps of their jobs.
 
-    Their gaps grew by most of what the step lost; the gaps of NICs beside a slow transfer did not. In quick steps they
-    arrived last no more often than by chance, and nobody who did so in nearly all of those is still last.
+    Their gaps grew by most of what the step lost; the gaps of NICs beside a slow transfer did not.
 
     Parameters
     ----------
@@ -110,7 +111,9 @@ def last_arrivals(
 
     Returns
     -------
-    the columns of `slow_nics`. Several NICs of a job may have equally long gaps; the slow one is then unknown.
+    the columns of `slow_nics`, with `is_new`: whether they arrived last in quick steps no more often than by chance,
+    and `as_before`: whether they did in nearly all of those, too. Then all compute longer, as over longer samples, and
+    who is as late now waits for them. Several NICs of a job may have equally long gaps; the slow one is then unknown.
     """
     quick = evidence.once(quick_steps, settings)
     usual = quick.group_by("job_id").agg(usual_ns=length_ns().median())
@@ -170,24 +173,20 @@ def _summarise_nics(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataF
         rival=(pl.col("rival_ns") / pl.col("own_ns")).filter("slow").median(),
     )
     chance = pl.max_horizontal("by_place", "usually")
-    # Where who was always last still is, all compute longer, as over longer samples: who is as late now waits for it.
-    as_before = (pl.col("is_last") & (pl.col("usually") >= settings.persistence)).any().over("job_id")
+    by_chance = binomial.tail_bound(pl.col("slow"), pl.col("steps"), chance) > LAST_BY_CHANCE
     return (
         summed.join(of_job, on="job_id")
-        .with_columns(is_last=pl.col("slow") >= settings.persistence * pl.col("steps"))
         .filter(
             pl.col("slow") >= settings.least_steps,
-            "is_last",
-            ~as_before,
-            chance < settings.persistence,
-            binomial.tail_bound(pl.col("slow"), pl.col("steps"), chance) <= LAST_BY_CHANCE,
+            pl.col("slow") >= settings.persistence * pl.col("steps"),
             pl.col("loss") >= pl.max_horizontal(settings.least_effect, MAJORITY * pl.col("longer")),
         )
         .with_columns(
             score=pl.col("excess") / pl.max_horizontal("noise", settings.least_noise),
             by_past=True,
             at_first=False,
+            is_new=(chance < settings.persistence) & ~by_chance,
+            as_before=pl.col("usually") >= settings.persistence,
         )
-        .drop("is_last")
         .sort(NIC)
     )
