@@ -183,10 +183,10 @@ def _find_steps(traffic: Traffic, settings: RhythmSettings, signs: Signs) -> Ste
     by_silence = cycled is not None and best is cycled
     if best is not None:
         smaller = (one for one in fitted if one.template.sum() < best.template.sum())
-        parts = [one.clarity for one in smaller if one.explained >= EXPLAINED_BYTES]
+        parts = [one.clarity for one in smaller if explained_between(one, traffic) >= EXPLAINED_BYTES]
         best = best._replace(clarity_of_parts=float(np.nanmax([-np.inf, *parts])))
         # Between pauses they are steps: what comes once after each pause is no optimizer.
-        if not (best.told or best.ended) and (by_silence or best.explained >= EXPLAINED_BYTES):
+        if not (best.told or best.ended) and (by_silence or explained_between(best, traffic) >= EXPLAINED_BYTES):
             made_of = steps_of_micro_batches(best, fitting)
             shown = steps_by_passes(best, fitting) if signs.by_passes else None
             # Where passes are seen, single pairs are asked as well: they tell the ends more exactly.
@@ -384,7 +384,7 @@ def _steps_with_passes(tried: list[Steps], best: Steps | None, fitting: Fitting)
     forward and a backward pass: then they are pauses after several steps, such as evaluations. The optimizer, which
     comes after the micro-batches of a step, takes less.
     """
-    explaining = [one for one in tried if one.explained >= EXPLAINED_BYTES]
+    explaining = [one for one in tried if explained_between(one, fitting.traffic) >= EXPLAINED_BYTES]
     explaining.sort(key=lambda one: one.template.sum())
     most = best.template.sum() if best is not None and best.told else np.inf
     asked = (one for one in explaining if one.template.sum() < most)
