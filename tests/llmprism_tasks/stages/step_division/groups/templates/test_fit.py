@@ -98,7 +98,7 @@ def test_silences_of_layers_that_last_for_long_make_no_cuts_if_a_clock_says_what
 
 
 def test_steps_that_have_become_slow_are_cut_at_silences_of_their_own() -> None:
-    """Who waits for a slow link sends later, so silences are short from then on: half of the steps have all long ones."""
+    """While others wait for a slow link silences are short, so half of the steps have all the long ones."""
     blocks = np.array([6e8] * 16 + [50e8] * 8)
     silence = np.tile([0.3] * 23 + [0.6], STEPS)
     silence[silence.size // 2 :] /= 20
