@@ -106,7 +106,8 @@ def repeated_at(
 ) -> Steps | None:
     """Return the steps of a group, cut where steps end; None where those found end there, or others are not as many.
 
-    That is where the backward pass ends, if silences show the passes (`passes.py`), or else what `step_ends.py` says.
+    That is where the backward pass ends, if silences show the passes (`passes.py`), or else what `step_ends.py` says of
+    reductions, or bursts of the passes, or else what it says of bytes.
 
     Parameters
     ----------
@@ -124,11 +125,13 @@ def repeated_at(
         return None
     longest = fitting.longest(CLOCKED_SILENCES_PER_STEP, found.template)
     passed = end_of_backward(ends, fitting) if by_passes else None
-    if passed is not None:
-        return cut_near_places(passed.places, fitting, longest, found) if passed.moved else None
-    reduced = step_ends.after_reductions(traffic, longest, ends) if by_passes else None
+    reduced = step_ends.after_reductions(traffic, longest, ends) if by_passes and passed is None else None
     if reduced is not None:
         return _cut_after_reductions(reduced, ends, fitting, longest, found)
+    if by_passes and passed is None:
+        passed = end_of_backward(ends, fitting, by_bursts=True)
+    if passed is not None:
+        return cut_near_places(passed.places, fitting, longest, found) if passed.moved else None
     waited = traffic if gradients is None else gradients
     steps = traffic.sizes.sum() / found.template.sum()
 
