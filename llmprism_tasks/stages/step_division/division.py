@@ -14,8 +14,9 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.step_division.joint import gradient_ends
-from llmprism_tasks.stages.step_division.joint.job_steps import steps_of_jobs
+from llmprism_tasks.stages.step_division.joint.job_steps import SEVERAL_PERIODS, steps_of_jobs
 from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 from llmprism_tasks.stages.step_division.periodicity import PairRhythms
 from llmprism_tasks.stages.step_division.restarts import runs
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -162,6 +163,8 @@ def divide(
 ) -> Division | None:
     """Divide the bulk flows of jobs into steps, run by run; None where no job shows any.
 
+    A run that is too short for steps as long as those before shows none, if it seems to show shorter ones.
+
     Parameters
     ----------
     bulk : with `job_id`, those of the look-back among them
@@ -172,7 +175,12 @@ def divide(
     for number, flows in enumerate(runs(bulk, window, settings.traffic)):
         if flows.is_empty():
             continue
-        joint = steps_of_jobs(flows, settings.rhythm, known=known, until_ns=window.end_ns, before_ns=window.start_ns)
+        bounds = {"until_ns": window.end_ns, "before_ns": window.start_ns}
+        joint = steps_of_jobs(flows, settings.rhythm, known=known, **bounds)
+        in_parts = _runs_in_parts(joint, found[-1].joint) if found else []
+        if in_parts:
+            others = flows.filter(~pl.col("job_id").is_in(in_parts))
+            joint = steps_of_jobs(others, settings.rhythm, known=known, **bounds)
         found.append(Run(number, joint, before))
         before = _step_counts(joint)
     if not found:
@@ -183,6 +191,22 @@ def divide(
     every = pl.concat([run.joint.flows.with_columns(run=pl.lit(run.number)) for run in found])
     first = completion.first_indices(endpoints, job_steps)
     return Division(found, every, endpoints, job_steps, first, window, settings)
+
+
+def _runs_in_parts(joint: JointSteps, former: JointSteps) -> list[str]:
+    """Return the jobs whose run has not yet lasted for a few steps of the run before it, and whose steps are much
+    shorter than these: they are layers or micro-batches, for in so short a run only these come again."""
+    periods = _periods(joint).join(_periods(former), on="job_id", suffix="_before")
+    starts = pl.col("flow_start_ns")
+    lasts = joint.flows.group_by(pl.col("job_id").cast(pl.String)).agg(lasts=starts.max() - starts.min())
+    parts = SEVERAL_PERIODS * pl.col("period_ns") <= pl.col("period_ns_before")
+    short = pl.col("lasts") < FEW_BURSTS * pl.col("period_ns_before")
+    return periods.join(lasts, on="job_id").filter(parts & short)["job_id"].to_list()
+
+
+def _periods(joint: JointSteps) -> pl.DataFrame:
+    """Return `job_id`, `period_ns`: of the rhythm that the steps of each job were found by."""
+    return joint.pairs.drop_nulls("period_ns").group_by("job_id").agg(pl.col("period_ns").first())
 
 
 def _nic_and_job_steps(

@@ -29,11 +29,16 @@ class Silences(NamedTuple):
     at: Integers
     length: Floats
 
-    def longest(self, count: int) -> Silences:
-        """Return some of them."""
-        if self.at.size <= count:
-            return self
-        chosen = np.sort(np.argsort(-self.length, kind="stable")[:count])
+    def longest_of_each(self, portion: Integers, count: int) -> Silences:
+        """Return some of them, the longest ones of each portion.
+
+        Parameters
+        ----------
+        portion : of each, ascending
+        """
+        order = np.lexsort((-self.length, portion))
+        rank = np.arange(order.size) - np.searchsorted(portion, portion)  # in each portion: `order` keeps portions
+        chosen = np.sort(order[rank < count])
         return Silences(self.at[chosen], self.length[chosen])
 
 

@@ -53,7 +53,8 @@ def samples(times: Times, offsets: Integers, place: Integers, sender: Integers) 
 
 
 def likeliest(asked: list[Sample], find: Callable[[Traffic], Steps | None]) -> tuple[Sample | None, Steps | None]:
-    """Return the steps that are told and explain most bytes, or else the first ones, and the sample that shows them.
+    """Return the steps that are told, or whose ends are, and explain most bytes, or else the first ones; and the sample
+    that shows them.
 
     What never pauses may be a copy of files, which hides the steps, or the steps of a ring that has become slow.
     """
@@ -63,6 +64,6 @@ def likeliest(asked: list[Sample], find: Callable[[Traffic], Steps | None]) -> t
         steps = one[1]
         if steps is None:
             return False, 0.0
-        return True, float(steps.told * steps.whole.sum() * steps.template.sum())
+        return True, float((steps.told or steps.ended) * steps.whole.sum() * steps.template.sum())
 
     return max(found, key=likelihood, default=(None, None))

@@ -49,6 +49,13 @@ def test_the_window_after_counts_the_second_run_alone() -> None:
     assert found.job_steps["run"].unique().to_list() == [0]
 
 
+@pytest.mark.parametrize(("layers", "runs"), [(28, [0]), (36, [0, 1])])
+def test_a_run_too_short_for_steps_as_long_as_those_before_shows_none(layers: int, runs: list[int]) -> None:
+    """Steps of 4 s, and then layers of 400 ms; what goes on for three such steps and longer may be another job."""
+    found = divided(flows(ring("abcd", every(4000, count=6)), ring("abcd", every(400, count=layers, start=36_000))))
+    assert found.job_steps["run"].unique().sort().to_list() == runs
+
+
 @pytest.mark.parametrize(("count", "main"), [(10, 0), (11, 1), (12, 1)])
 def test_the_layout_is_that_of_the_run_with_most_steps(count: int, main: int) -> None:
     table = flows(ring("abcd", BEFORE), ring("acbd", every(1300, count=count, start=36_000), size=160_000_000))

@@ -27,7 +27,7 @@ from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 from llmprism_tasks.stages.step_division.kernels.template_cuts import best_cuts
 
 SILENCES_PER_STEP = 8
-"""Silences for each step that cuts are chosen from, the longest ones."""
+"""Silences of each step that cuts are chosen from, the longest ones."""
 
 CLOCKED_SILENCES_PER_STEP = 32
 """The same where the byte clock tells the steps: a step has fewer layers or micro-batches, and it may begin after none
@@ -138,9 +138,14 @@ class Fitting(NamedTuple):
         return self._steps(longest, cuts, segments, template)
 
     def longest(self, per_step: int, template: Floats) -> Silences:
-        """Return the longest silences, so many for each step."""
-        steps = int(self.traffic.sizes.sum() / template.sum())
-        return self.silences.longest(per_step * max(steps, SILENCES_PER_STEP))
+        """Return the longest silences, so many of the bytes of each step.
+
+        While a link is slow, all silences are short: the steps before would have all of the longest ones.
+        """
+        step = template.sum()
+        steps = max(int(self.traffic.sizes.sum() / step), 1)
+        portion = (self.traffic.sent[self.silences.at] / step).astype(np.int64)
+        return self.silences.longest_of_each(portion, per_step * max(SILENCES_PER_STEP // steps, 1))
 
     def cut(self, silences: Silences, worth: Floats, template: Floats) -> Steps | None:
         """Return the steps of the group, cut at silences; None where hardly any segment is like the template.

@@ -44,7 +44,14 @@ class Backward(NamedTuple):
 
 
 def end_of_backward(
-    traffic: Traffic, silences: Silences, ends: Integers, *, same_bytes: float, jitter: float, parts: int = 1
+    traffic: Traffic,
+    silences: Silences,
+    ends: Integers,
+    *,
+    same_bytes: float,
+    jitter: float,
+    parts: int = 1,
+    by_bursts: bool = False,
 ) -> Backward | None:
     """Return where the backward pass ends; None if nothing tells.
 
@@ -55,6 +62,7 @@ def end_of_backward(
     jitter : variance of the logarithm of silences that are of one length
     parts : into how many smaller segments a smaller template cuts a step. Where silences are alike in all of these, the
         segments are steps, not layers of a forward and a backward pass
+    by_bursts : whether bursts tell as well, where they are known to be of layers: in the backward pass those are larger
     """
     sent = traffic.sent
     first = np.searchsorted(traffic.starts, ends, side="right")
@@ -76,12 +84,14 @@ def end_of_backward(
     if turn.any():
         begins = begins + turn / PLACES_PER_STEP * size
         profiles = longest_silences(silences, at, begins + cycle, burst)
-    edge = _falling_edge(np.median(profiles, axis=0), count, jitter, parts)
-    if edge is None:
-        return None
     # Who comes first sends what fits into buffers, and the rest when all are there: that ends nothing.
     at = at[bursts[:-1] >= MAIN_LINK_BYTES * burst]
     bursts = np.diff(np.concatenate([[0.0], at, sent[-1:]]))
+    if by_bursts:
+        profiles = profiles + np.log(bursts[np.searchsorted(at, begins + cycle)] / burst)
+    edge = _falling_edge(np.median(profiles, axis=0), count, jitter, parts)
+    if edge is None:
+        return None
     grows = np.log(np.maximum(bursts[1:], 1.0) / np.maximum(bursts[:-1], 1.0))
     around = (at - begins) / size - edge
     near = np.abs(around) <= burst / np.median(step)

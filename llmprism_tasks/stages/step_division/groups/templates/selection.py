@@ -106,7 +106,8 @@ def repeated_at(
 ) -> Steps | None:
     """Return the steps of a group, cut where steps end; None where those found end there, or others are not as many.
 
-    That is where the backward pass ends, if silences show the passes (`passes.py`), or else what `step_ends.py` says.
+    That is where the backward pass ends, if silences show the passes (`passes.py`), or else what `step_ends.py` says of
+    reductions, or bursts of the passes, or else what it says of bytes.
 
     Parameters
     ----------
@@ -124,11 +125,13 @@ def repeated_at(
         return None
     longest = fitting.longest(CLOCKED_SILENCES_PER_STEP, found.template)
     passed = end_of_backward(ends, fitting) if by_passes else None
-    if passed is not None:
-        return cut_near_places(passed.places, fitting, longest, found) if passed.moved else None
-    reduced = step_ends.after_reductions(traffic, longest, ends) if by_passes else None
+    reduced = step_ends.after_reductions(traffic, longest, ends) if by_passes and passed is None else None
     if reduced is not None:
         return _cut_after_reductions(reduced, ends, fitting, longest, found)
+    if by_passes and passed is None:
+        passed = end_of_backward(ends, fitting, by_bursts=True)
+    if passed is not None:
+        return cut_near_places(passed.places, fitting, longest, found) if passed.moved else None
     waited = traffic if gradients is None else gradients
     steps = traffic.sizes.sum() / found.template.sum()
 
@@ -183,10 +186,10 @@ def _find_steps(traffic: Traffic, settings: RhythmSettings, signs: Signs) -> Ste
     by_silence = cycled is not None and best is cycled
     if best is not None:
         smaller = (one for one in fitted if one.template.sum() < best.template.sum())
-        parts = [one.clarity for one in smaller if one.explained >= EXPLAINED_BYTES]
+        parts = [one.clarity for one in smaller if explained_between(one, traffic) >= EXPLAINED_BYTES]
         best = best._replace(clarity_of_parts=float(np.nanmax([-np.inf, *parts])))
         # Between pauses they are steps: what comes once after each pause is no optimizer.
-        if not (best.told or best.ended) and (by_silence or best.explained >= EXPLAINED_BYTES):
+        if not (best.told or best.ended) and (by_silence or explained_between(best, traffic) >= EXPLAINED_BYTES):
             made_of = steps_of_micro_batches(best, fitting)
             shown = steps_by_passes(best, fitting) if signs.by_passes else None
             # Where passes are seen, single pairs are asked as well: they tell the ends more exactly.
@@ -384,7 +387,7 @@ def _steps_with_passes(tried: list[Steps], best: Steps | None, fitting: Fitting)
     forward and a backward pass: then they are pauses after several steps, such as evaluations. The optimizer, which
     comes after the micro-batches of a step, takes less.
     """
-    explaining = [one for one in tried if one.explained >= EXPLAINED_BYTES]
+    explaining = [one for one in tried if explained_between(one, fitting.traffic) >= EXPLAINED_BYTES]
     explaining.sort(key=lambda one: one.template.sum())
     most = best.template.sum() if best is not None and best.told else np.inf
     asked = (one for one in explaining if one.template.sum() < most)

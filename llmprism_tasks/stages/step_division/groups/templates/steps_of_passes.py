@@ -93,12 +93,15 @@ def has_passes_of_one(steps: Steps, tried: list[Steps], fitting: Fitting) -> boo
     return all(has_visible_passes(steps, fitting, parts) for parts in [1, *times_of(steps, tried)])
 
 
-def end_of_backward(ends: Integers, fitting: Fitting, parts: int = 1) -> passes.Backward | None:
+def end_of_backward(
+    ends: Integers, fitting: Fitting, parts: int = 1, *, by_bursts: bool = False
+) -> passes.Backward | None:
     """Return where the backward pass of each step ends; None where silences show no passes in so many `parts`.
 
     Parameters
     ----------
     ends : when the steps end, ns
+    by_bursts : as for `passes.end_of_backward`
     """
     known = {"same_bytes": fitting.byte_tolerance, "jitter": LEAST_VARIANCE}
-    return passes.end_of_backward(fitting.traffic, fitting.silences, ends, parts=parts, **known)
+    return passes.end_of_backward(fitting.traffic, fitting.silences, ends, parts=parts, by_bursts=by_bursts, **known)

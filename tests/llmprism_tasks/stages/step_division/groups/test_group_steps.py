@@ -104,13 +104,21 @@ def test_chatter_long_before_a_job_hides_none_of_its_pairs() -> None:
 
 
 def layered(
-    count: int, spread: float, *, other: int = 0, between: float = 0.7, nics: str = "abcd", first: int = 60
+    count: int,
+    spread: float,
+    *,
+    other: int = 0,
+    other_from: int = 0,
+    between: float = 0.7,
+    nics: str = "abcd",
+    first: int = 60,
 ) -> list[Row]:
     """Return steps of a sharded model: eight layers as far apart as the steps are, give or take so much, the first of
     which has another size. Some of the steps send half of a layer more.
 
     Parameters
     ----------
+    other, other_from : how many of the steps send more, and the first of these
     between : logarithm of how many times as long the silences between steps are
     """
     draw = np.random.default_rng(1)
@@ -118,18 +126,20 @@ def layered(
     begin = 0.0
     for step in range(count):
         for layer in range(8):
-            size = (first if layer == 0 else 20) + (10 if layer == 3 and step < other else 0)
+            size = (first if layer == 0 else 20) + (10 if layer == 3 and other_from <= step < other_from + other else 0)
             rows += ring(nics, [begin], length=20, parts=1, size=size * MB)
             begin += 20 + 100 * math.exp(draw.normal(0, spread) + (between if layer == 7 else 0))
     return rows
 
 
-@pytest.mark.parametrize(("other", "clear"), [(2, True), (6, False)])
+@pytest.mark.parametrize(("other", "other_from", "clear"), [(2, 20, True), (6, 20, False), (6, 0, True)])
 def test_steps_that_explain_all_bytes_are_found_though_silences_alone_do_not_tell_them(
-    other: int, *, clear: bool
+    other: int, other_from: int, *, clear: bool
 ) -> None:
-    assert ends(layered(40, 0.45, other=other)) == []
-    assert bool(ends(layered(40, 0.45, other=other), told=False)) == clear
+    """All bytes between the first and the last of them: before and after these steps may be unlike them."""
+    rows = layered(40, 0.45, other=other, other_from=other_from)
+    assert ends(rows) == []
+    assert bool(ends(rows, told=False)) == clear
 
 
 @pytest.mark.parametrize(

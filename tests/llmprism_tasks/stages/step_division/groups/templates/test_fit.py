@@ -90,8 +90,18 @@ def test_what_clear_silences_keep_apart_is_not_put_together() -> None:
 @pytest.mark.parametrize("clocked", [True, False])
 def test_silences_of_layers_that_last_for_long_make_no_cuts_if_a_clock_says_what_a_step_is(*, clocked: bool) -> None:
     """The first silence of a step is shorter than those in its backward pass, which are worth more than half a step."""
-    blocks = np.array([6e8] * 6 + [50e8] * 6)
-    silence = np.tile([0.26] * 6 + [0.7] * 5 + [0.26], STEPS)
+    blocks = np.array([6e8] * 8 + [50e8] * 8)
+    silence = np.tile([0.26] * 8 + [0.7] * 7 + [0.26], STEPS)
     traffic = _sent(np.tile(blocks, STEPS), silence)
     found = Fitting.of(traffic, Settings().rhythm).fit(_bytes_of(blocks), clocked=clocked)
     assert (found is not None and found.whole.sum() >= STEPS - 1) == clocked
+
+
+def test_steps_that_have_become_slow_are_cut_at_silences_of_their_own() -> None:
+    """While others wait for a slow link silences are short, so half of the steps have all the long ones."""
+    blocks = np.array([6e8] * 16 + [50e8] * 8)
+    silence = np.tile([0.3] * 23 + [0.6], STEPS)
+    silence[silence.size // 2 :] /= 20
+    found = Fitting.of(_sent(np.tile(blocks, STEPS), silence), Settings().rhythm).fit(_bytes_of(blocks))
+    assert found is not None
+    assert found.whole.sum() >= STEPS - 1

@@ -40,12 +40,16 @@ def traffic(bursts: Bursts) -> tuple[Traffic, np.ndarray]:
     return sent, sent.ends[1::2].reshape(STEPS, len(bursts))
 
 
-def backward(bursts: Bursts, after: int | np.ndarray, parts: int = 1) -> passes.Backward | None:
+def backward(
+    bursts: Bursts, after: int | np.ndarray, parts: int = 1, *, by_bursts: bool = False
+) -> passes.Backward | None:
     """Return where the backward pass ends, after steps were found that end after a burst of each."""
     sent, ends = traffic(bursts)
     silences = sent.silences(DEFAULT.shortest_quiet_ms * MS)
     known = {"same_bytes": DEFAULT.byte_tolerance, "jitter": LEAST_VARIANCE}
-    return passes.end_of_backward(sent, silences, ends[np.arange(STEPS), after], parts=parts, **known)
+    return passes.end_of_backward(
+        sent, silences, ends[np.arange(STEPS), after], parts=parts, by_bursts=by_bursts, **known
+    )
 
 
 def ratio(bursts: Bursts, after: int) -> float | None:
@@ -97,6 +101,23 @@ def test_steps_that_were_cut_at_two_places_are_all_told_by_the_end_of_the_backwa
 
 def test_passes_that_compute_alike_tell_nothing() -> None:
     assert ratio(step(LAYERS, backward=1.0), 3) is None
+
+
+@pytest.mark.parametrize(("reduced", "known"), [(0, False), (2, True)])
+def test_where_silences_tell_nothing_bursts_do_in_which_gradients_are_reduced(reduced: int, known: bool) -> None:
+    """The link is so busy that a layer is as long silent in both passes. Gradients have twice the bytes of parameters,
+    and those of the last two layers are reduced alone. The first gather is of two layers, and of the embedding."""
+    forward, rest = (
+        [(20.0, 3), *[(20.0, 1)] * (LAYERS - 1)],
+        [(20.0, 1 + reduced)] * (LAYERS - 2) + [(20.0, max(reduced, 1))] * 2,
+    )
+    bursts = [*forward, *rest]
+    assert backward(bursts, LAYERS - 1) is None
+    told = backward(bursts, LAYERS - 1, by_bursts=True)
+    assert (told is not None) == known
+    if told is not None:
+        units = [size for _, size in rest]
+        assert told.ratio == pytest.approx(sum(units) / (sum(units) + LAYERS + 2), abs=0.01)
 
 
 @pytest.mark.parametrize(("layers", "known"), [(4, False), (6, True)])
