@@ -152,9 +152,10 @@ def test_a_ring_that_is_slow_alike_names_nobody_but_its_group() -> None:
     assert "2 of 3 groups are not slower" in row["explanation"]
 
 
-def test_a_ring_of_many_nics_has_no_candidates() -> None:
-    rows = found(job(ring("abcd", 2), ring("efgh")))
-    assert rows.select("kind", "candidates", "odds").rows() == [("cross_group", None, None)]
+@pytest.mark.parametrize(("slow", "candidates"), [("abcdefgh", list("abcdefgh")), ("abcdefghi", None)])
+def test_a_ring_of_many_nics_has_no_candidates(slow: str, candidates: list[str] | None) -> None:
+    rows = found(job(ring(slow, 2), ring("wxyz")))
+    assert rows.select("kind", "candidates").rows() == [("cross_group", candidates)]
 
 
 @pytest.mark.parametrize(("factor", "names"), [(1.45, []), (1.55, ["a"])])
