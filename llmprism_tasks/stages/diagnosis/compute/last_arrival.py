@@ -101,8 +101,7 @@ def last_arrivals(
     """Return the NICs with the longest compute gaps in nearly all slow steps of their jobs.
 
     Their gaps grew by most of what the step lost; the gaps of NICs beside a slow transfer did not. In quick steps they
-    arrived last no more often than by chance. Nor were they longer than the other gaps by as large a ratio: where the
-    samples of all ranks grow, the one that was slowest, by a little, stays the slowest.
+    arrived last no more often than by chance.
 
     Parameters
     ----------
@@ -128,9 +127,7 @@ def last_arrivals(
     work = own_work(flows, steps, evidence.groups, early=SENT_EARLY, sent_only=sent_only)
     of_step = pl.col("own_ns").max().over("job_id", "step_index")
     marked = _with_rivals(work.filter(pl.col("last_stage").is_null()), evidence).with_columns(
-        last=(pl.col("own_ns") >= EQUALLY_LONG * of_step) | pl.col("of_last_host"),
-        behind=pl.col("own_ns") / pl.col("own_ns").median().over("job_id", "step_index"),
-        length_ns=length_ns(),
+        last=(pl.col("own_ns") >= EQUALLY_LONG * of_step) | pl.col("of_last_host"), length_ns=length_ns()
     )
     return _summarise_nics(marked, settings)
 
@@ -170,14 +167,12 @@ def _summarise_nics(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataF
         slow=pl.col("last").filter("slow").sum().cast(pl.Int64),
         steps=pl.col("slow").sum().cast(pl.Int64),
         usually=pl.col("last").filter("quick").mean(),
-        later=pl.col("behind").filter("slow").median() > pl.col("behind").filter("quick").median(),
         rival=(pl.col("rival_ns") / pl.col("own_ns")).filter("slow").median(),
     )
     chance = pl.max_horizontal("by_place", "usually")
     return (
         summed.join(of_job, on="job_id")
         .filter(
-            pl.col("later"),
             pl.col("slow") >= settings.least_steps,
             pl.col("slow") >= settings.persistence * pl.col("steps"),
             chance < settings.persistence,
