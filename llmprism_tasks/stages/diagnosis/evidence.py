@@ -273,9 +273,9 @@ def shares(weights: Mapping[str, float]) -> dict[str, float]:
     return rounded
 
 
-def as_likely(names: Collection[str]) -> dict[str, float]:
-    """Return subjects that the data do not tell apart with equal shares; none if they are more than `MOST_SUSPECTS`."""
-    return shares(dict.fromkeys(names, 1.0)) if 0 < len(names) <= MOST_SUSPECTS else {}
+def as_likely(names: Collection[str], most: int = MOST_SUSPECTS) -> dict[str, float]:
+    """Return subjects that the data do not tell apart with equal shares; none if they are more than `most`."""
+    return shares(dict.fromkeys(names, 1.0)) if 0 < len(names) <= most else {}
 
 
 def candidate_columns(odds: Mapping[str, float]) -> dict[str, list[str] | list[float] | None]:

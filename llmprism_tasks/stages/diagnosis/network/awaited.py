@@ -1,4 +1,4 @@
-"""Awaited: a NIC whose best pace fell when its job became slower, though no transfer of its job shows that it waits.
+"""Awaited: a NIC or host whose best pace fell when its job became slower, though no transfer of it shows that it waits.
 
 Where each layer's parameters are gathered, all rings of a job wait for the slowest one, so that all others have longer
 transfers, and the slow ring has not: nobody in it comes early. The pace at best of the slow NIC alone tells.
@@ -21,18 +21,18 @@ Row = dict[str, Any]
 
 
 def find(found: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Name the only latent NIC of a job that became slower, if what it moves takes longer by most of the loss.
+    """Name the only latent NIC or host of a job that became slower, if what it moves takes longer by most of the loss.
 
     `score` is the ratio of time per byte to that before, `severity` the ratio by which the job's steps are longer, and
-    `confidence` the share of it that the NIC explains.
+    `confidence` the share of it that it explains.
 
     Parameters
     ----------
     found : rows of `evidence.FINDING_SCHEMA` from all other detectors. A job with any finding but effects and a latent
-        NIC is left out.
+        NIC or host is left out.
     """
     hidden = pl.col("kind") == "latent"
-    alone = found.filter(hidden, (pl.len() == 1).over("job_id", "kind"), pl.col("subject_type") == "addr")
+    alone = found.filter(hidden, (pl.len() == 1).over("job_id", "kind"), pl.col("subject_type").is_in(("addr", "host")))
     slower = effects_only(found.filter(~hidden)).select("job_id", "start_ns", "end_ns", "severity")
     rows = []
     for row in alone.drop("start_ns", "end_ns", "severity").join(slower, on="job_id").iter_rows(named=True):
@@ -42,16 +42,19 @@ def find(found: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -
 
 
 def _row(row: Row, evidence: Evidence, settings: DiagnosisSettings) -> Row | None:
-    addr, of_job = row["subject"], pl.col("job_id") == row["job_id"]
-    judged = evidence.once(verdicts, settings).filter(of_job, pl.any_horizontal(pl.col(nic_pairs.PAIR) == addr))
+    subject, of_job = row["subject"], pl.col("job_id") == row["job_id"]
+    nics = evidence.members.filter(of_job, pl.col(row["subject_type"]) == subject)["addr"].implode()
+    judged = evidence.once(verdicts, settings).filter(of_job, pl.any_horizontal(pl.col(nic_pairs.PAIR).is_in(nics)))
     slow = judged.filter(became_slow(settings))
     steps = evidence.history.filter(of_job, pl.col("current"), pl.col("start_ns") >= row["start_ns"])
     if slow.is_empty() or steps.is_empty():
         return None
     flows = nic_pairs.named(evidence.flows.filter(of_job, pl.col("flow_start_ns") >= steps["start_ns"].min()))
-    moved = [flows.filter(pl.col(end) == addr)["bytes"].sum() / steps.height for end in nic_pairs.PAIR]
+    ends = [flows.select("bytes", addr=end, way=pl.lit(end)) for end in nic_pairs.PAIR]
+    moved = pl.concat(ends).filter(pl.col("addr").is_in(nics)).group_by("addr", "way").agg(pl.col("bytes").sum())
+    most = moved.select(pl.col("bytes").max() / steps.height).item() or 0.0
     now, times = slow.select(pl.col("now").median(), pl.col("by_past").median().exp()).row(0)
-    longer_ns = max(moved) * now * (1 - 1 / times)
+    longer_ns = most * now * (1 - 1 / times)
     length = (steps["end_ns"] - steps["start_ns"]).median()
     lost_ns = row["severity"] / (1 + row["severity"]) * length
     confidence = min(longer_ns / lost_ns, 1.0)
@@ -62,7 +65,7 @@ def _row(row: Row, evidence: Evidence, settings: DiagnosisSettings) -> Row | Non
         "score": times,
         "confidence": confidence,
         "peers": None,
-        "explanation": f"{addr} lets data pass at {8 / now:.2f} Gbit/s at best, {times:.1f} times the time per byte "
+        "explanation": f"{subject} lets data pass at {8 / now:.2f} Gbit/s at best, {times:.1f} times the time per byte "
         f"that it took before, and the job's steps take {1 + row['severity']:.2f} times as long since. "
         f"This explains {confidence:.0%} of the loss.",
     }

@@ -12,6 +12,7 @@ from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence, as_likely, candidate_columns
 from llmprism_tasks.stages.diagnosis.network import best_pace
+from llmprism_tasks.stages.diagnosis.network.localisation import MOST_NAMED
 from llmprism_tasks.stages.diagnosis.network.losses import Losses
 from llmprism_tasks.stages.diagnosis.network.path_pace import ring_of_unit
 from llmprism_tasks.stages.diagnosis.network.shared_nics import is_shared
@@ -53,7 +54,7 @@ def rows(hops: pl.DataFrame, losses: Losses, evidence: Evidence, settings: Diagn
         how = f"and {len(others)} of {mine.height} groups are not slower"
         if alone:
             subject = {"kind": "cross_group", "subject_type": "dp_group", "subject": slow[0], "peers": others}
-            subject |= candidate_columns(as_likely(_ends(slow_hops)))
+            subject |= candidate_columns(as_likely(_ends(slow_hops), MOST_NAMED))
         else:
             subject = {"kind": "slow_network", "subject_type": "job", "subject": job_id}
             how += "; flows do not tell which device the others share"

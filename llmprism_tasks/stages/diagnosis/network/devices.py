@@ -39,6 +39,7 @@ DEVICE_FAULTS = {
     "receives": ("slow_nic", "and what it sends is less slow"),
     "link": ("degraded_link", "and traffic that avoids it is not slower"),
     "one_way": ("congestion", "and the opposite direction is not slower"),
+    "host": ("slow_nic", "at all its NICs, and traffic that avoids it is not slower"),
     "switch": ("degraded_switch", "and traffic that avoids it is not slower"),
 }
 """For each type of device: the kind of fault if it is slow all the time, and the words that say how it shows."""
@@ -69,7 +70,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         ~pl.col("job_id").is_in(steps["job_id"].implode()), ~pl.col("slow") | best_pace.became_slow(settings)
     )
     known = pl.concat([hops, elsewhere.select(hops.columns)])
-    losses = Losses(records, by_step, extra(every, hops), steps, suspect(known, settings))
+    losses = Losses(records, by_step, extra(every, hops), steps, suspect(known, evidence.members, settings))
     rows: list[Row] = []
     passing: set[str] = set()
     for culprit in losses.suspicion.culprits.iter_rows(named=True):
@@ -113,7 +114,7 @@ def _fault(culprit: Row, job_id: str, losses: Losses, settings: DiagnosisSetting
     device_type = culprit["device_type"]
     slow = losses.slow(culprit, job_id)
     kind, how = DEVICE_FAULTS[device_type]
-    if device_type != "switch" and (stretches := losses.stretches(job_id, slow, settings)):
+    if device_type not in ("switch", "host") and (stretches := losses.stretches(job_id, slow, settings)):
         kind, how = "link_flap", f"in {stretches} stretches of steps with healthy steps between them"
     return {
         "kind": kind,

@@ -67,20 +67,29 @@ def _earlier_rows(told: set[tuple[str, str]], evidence: Evidence, settings: Diag
 
 
 def _latent_rows(job_id: str, hops: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> Iterator[Row]:
-    for culprit in suspect(hops, settings).culprits.iter_rows(named=True):
-        of_nic = culprit["device_type"] == "addr"
+    for culprit in suspect(hops, evidence.members, settings).culprits.iter_rows(named=True):
+        of_nic = culprit["device_type"] in ("addr", "host")
         slow = hops[culprit["hops"]]
         sure = certainty(culprit) >= SURE
         if culprit["device_type"] in ONE_DIRECTION or (of_nic and not sure) or len(culprit["candidates"]) > MOST_NAMED:
             continue
         if (
-            _is_slow_nic(hops, culprit["device"], evidence, settings)
+            all(_is_slow_nic(hops, addr, evidence, settings) for addr in _nics(culprit, slow, evidence))
             if of_nic
             else _has_slowed_down(slow, culprit, settings) and not _share_a_host(slow, evidence)
         ):
             yield (
                 _row(job_id, culprit, slow) | alternatives(culprit) | {"peers": _peers(hops, slow) if of_nic else None}
             )
+
+
+def _nics(culprit: Row, slow: pl.DataFrame, evidence: Evidence) -> list[str]:
+    """Return the NICs of a culprit that is a NIC or a host, of those with slow hops."""
+    if culprit["device_type"] == "addr":
+        return [str(culprit["device"])]
+    ends = pl.concat([slow[end] for end in PAIR])
+    of_host = evidence.members.filter(pl.col("host") == culprit["device"], pl.col("addr").is_in(ends.implode()))
+    return of_host["addr"].unique().sort().to_list()
 
 
 def _is_slow_nic(hops: pl.DataFrame, addr: str, evidence: Evidence, settings: DiagnosisSettings) -> bool:

@@ -20,13 +20,15 @@ from llmprism_tasks.numerics.robust import MAJORITY, Floats
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.network.hop_comparison import JUDGED
 from llmprism_tasks.stages.diagnosis.network.path_pace import HOP_ON_PATH, RING
+from llmprism_tasks.stages.traffic.nic_pairs import PAIR
 
 DEVICE = ["device_type", "device"]
 
-PRIOR = {"addr": 1e-4, "sends": 3e-5, "receives": 3e-5, "link": 1e-5, "one_way": 3e-6, "switch": 3e-6}
+PRIOR = {"addr": 1e-4, "sends": 3e-5, "receives": 3e-5, "link": 1e-5, "one_way": 3e-6, "switch": 3e-6, "host": 3e-7}
 """How often a device of each type is faulty. Only the order and the distance of the types matter: a NIC can be slow
 without harm to other transfers, a link hits fewer than its switch. `sends` and `receives` are a NIC in one direction,
-`one_way` is one direction of a link."""
+`one_way` is one direction of a link. All NICs of a host are seldom slow together, but likelier so than any two by
+chance."""
 
 ONE_DIRECTION = ("sends", "receives")
 NIC_TYPES = ("addr", *ONE_DIRECTION)
@@ -83,19 +85,22 @@ class Suspicion:
     culprits: pl.DataFrame
 
 
-def suspect(hops: pl.DataFrame, settings: DiagnosisSettings) -> Suspicion:
+def suspect(hops: pl.DataFrame, members: pl.DataFrame, settings: DiagnosisSettings) -> Suspicion:
     """Name the most suspect device, then the most suspect one for the hops that are still unexplained.
 
     Parameters
     ----------
     hops : as `hop_comparison.compared` returns
+    members : `addr`, `host`
     """
-    crossings = left = devices(_with_hints(hops).with_row_index("hop"))
+    crossings = left = devices(_with_hints(hops).with_row_index("hop"), members)
     culprits: list[dict[str, Any]] = []
     while (found := _most_suspect(left, settings)) is not None:
         culprits.append(found)
-        explained = left.filter(pl.col("hop").is_in(found["hops"])).select("job_id", "unit").unique()
-        slow = left.filter("slow").join(explained, on=["job_id", "unit"], how="anti")
+        # All rings of a job may go through a host of it, and wait there.
+        which = ["job_id"] if found["device_type"] == "host" else ["job_id", "unit"]
+        explained = left.filter(pl.col("hop").is_in(found["hops"])).select(which).unique()
+        slow = left.filter("slow").join(explained, on=which, how="anti")
         left = pl.concat([left.filter(~pl.col("slow")), slow])
     return Suspicion(crossings, pl.DataFrame(culprits, schema=CULPRIT_SCHEMA))
 
@@ -112,8 +117,9 @@ def _with_hints(hops: pl.DataFrame) -> pl.DataFrame:
     return hops.with_columns(hint=pl.when(pl.col("slow") & pl.col("ring_bound") & ~pl.col("proven")).then(hint))
 
 
-def devices(hops: pl.DataFrame) -> pl.DataFrame:
-    """Return each hop once per device that it crosses: NICs, switches and links, and NICs and links in its direction.
+def devices(hops: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
+    """Return each hop once per device that it crosses: NICs, switches and links, NICs and links in its direction, and
+    hosts of which several NICs are seen.
 
     A link is named by its two switches in alphabetical order, a direction by its switches in the order of the path.
     """
@@ -125,7 +131,11 @@ def devices(hops: pl.DataFrame) -> pl.DataFrame:
     )
     ends = ["before", "switch_path"]
     link = pl.concat_str(pl.min_horizontal(ends), pl.max_horizontal(ends), separator=" - ")
+    hosts = members.select("addr", "host").unique("addr")
+    in_hosts = pl.concat(hops.select(*facts, addr=end).join(hosts, on="addr") for end in PAIR)
+    in_hosts = in_hosts.filter(pl.col("addr").n_unique().over("host") > 1)
     crossed = [
+        in_hosts.select(*facts, device_type=pl.lit("host"), device="host"),
         *(
             hops.select(*facts, device_type=pl.lit(of_nic), device=end)
             for end, way in (("src_addr", "sends"), ("dst_addr", "receives"))
@@ -176,12 +186,13 @@ def listed(culprit: dict[str, Any]) -> str:
 def _most_suspect(crossings: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
     """Return the device that most likely explains the slow hops; None if no device crosses enough of them.
 
-    A single hop of a ring that is slow alike says nothing of its devices, for the slow hop of the ring was not seen. Of
-    devices that are as suspect, it is the one whose slow hops have one pace: a device lets data pass at its own rate.
+    A single hop of a ring that is slow alike says nothing of its devices, for the slow hop of the ring was not seen.
+    Several such rings say nothing of hosts, for each host may have NICs in all of them. Of devices that are as suspect,
+    it is the one whose slow hops have one pace: a device lets data pass at its own rate.
     """
     judged = _count_accusations(crossings, settings.slow_rate).filter(
         pl.col("accused") >= settings.persistence * (pl.col("accused") + pl.col("cleared")),
-        (pl.col("slow_hops") > 1) | (pl.col("own_hops") > 0),
+        ((pl.col("slow_hops") > 1) & (pl.col("device_type") != "host")) | (pl.col("own_hops") > 0),
         pl.col("units") >= MAJORITY * pl.col("all_units"),
     )
     if judged.is_empty():

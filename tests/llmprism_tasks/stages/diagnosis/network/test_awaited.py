@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from itertools import combinations
+
 import polars as pl
 import pytest
 from job_evidence import DEFAULT
@@ -40,3 +43,17 @@ def test_another_cause_explains_it_and_what_always_was_slow_explains_nothing() -
     assert awaited.find(with_effects(evidence, 0.5, "stalls"), evidence, DEFAULT).is_empty()
     assert awaited.find(latent.find(evidence, DEFAULT), evidence, DEFAULT).is_empty()
     assert awaited.find(with_effects(piped(factor=1), 0.5), piped(factor=1), DEFAULT).is_empty()
+
+
+@pytest.mark.parametrize(("sick", "names"), [("fg", []), ("gh", [("slow_nic", "host", "gh")])])
+def test_two_nics_of_one_host_are_that_host(sick: str, names: list[tuple[str, str, str]]) -> None:
+    """Each sends for 700 ms more in a step, of 900 that are lost, at the same time as the other."""
+    rails = ("acegikmo", "bdfhjlnp")
+    pairs = [both(*two, 2 if set(two) & set(sick) else 1) for rail in rails for two in combinations(rail, 2)]
+    alone = late(job(*pairs, lost=0), 8)
+    of_two = {addr: "".join(two) for two in zip(*rails, strict=True) for addr in two}
+    hosts = alone.members.with_columns(host=pl.col("addr").replace_strict(of_two))
+    evidence = dataclasses.replace(alone, members=hosts)
+    rows = awaited.find(with_effects(evidence, 9), evidence, DEFAULT)
+    assert rows.select("kind", "subject_type", "subject").rows() == names
+    assert rows["confidence"].to_list() == [pytest.approx(7 / 9)] * len(names)

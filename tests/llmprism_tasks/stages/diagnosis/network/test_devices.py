@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import combinations
 from typing import Any
 
 import polars as pl
@@ -151,9 +152,10 @@ def test_a_ring_that_is_slow_alike_names_nobody_but_its_group() -> None:
     assert "2 of 3 groups are not slower" in row["explanation"]
 
 
-def test_a_ring_of_many_nics_has_no_candidates() -> None:
-    rows = found(job(ring("abcd", 2), ring("efgh")))
-    assert rows.select("kind", "candidates", "odds").rows() == [("cross_group", None, None)]
+@pytest.mark.parametrize(("slow", "candidates"), [("abcdefgh", list("abcdefgh")), ("abcdefghi", None)])
+def test_a_ring_of_many_nics_has_no_candidates(slow: str, candidates: list[str] | None) -> None:
+    rows = found(job(ring(slow, 2), ring("wxyz")))
+    assert rows.select("kind", "candidates").rows() == [("cross_group", candidates)]
 
 
 @pytest.mark.parametrize(("factor", "names"), [(1.45, []), (1.55, ["a"])])
@@ -502,3 +504,17 @@ def test_several_slow_groups_are_one_finding_about_the_network() -> None:
     rows = found(late(ill, 8))
     assert rows.select("kind", "subject_type", "subject").rows() == [("slow_network", "job", "j")]
     assert named(late(job(ring("abc", 8), lost=700), 8)) == [("slow_network", "j")]
+
+
+@pytest.mark.parametrize(("sick", "name"), [("g", ("addr", "g")), ("gh", ("host", "host-gh")), ("fg", ("addr", "g"))])
+def test_a_host_is_named_if_all_its_nics_are_slow(sick: str, name: tuple[str, str]) -> None:
+    """Experts of four hosts with two NICs each: each NIC of a rail exchanges tokens with all others of the rail."""
+    pairs = [both(*two, 2 if set(two) & set(sick) else 1) for rail in ("aceg", "bdfh") for two in combinations(rail, 2)]
+    exchanging = job(*([dataclasses.replace(hop, kind="ep") for hop in hops] for hops in pairs))
+    hosts = {addr: f"host-{two}" for two in ("ab", "cd", "ef", "gh") for addr in two}
+    evidence = dataclasses.replace(
+        exchanging, members=exchanging.members.with_columns(host=pl.col("addr").replace_strict(hosts))
+    )
+    first = found(evidence).sort("confidence", "subject", descending=True).row(0, named=True)
+    assert (first["kind"], first["subject_type"], first["subject"]) == ("slow_nic", *name)
+    assert found(evidence).height == len(sick) - (sick == "gh")
