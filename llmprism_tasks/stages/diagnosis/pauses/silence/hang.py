@@ -40,13 +40,13 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         members = evidence.members.filter(pl.col("job_id") == silence.gap.job_id)
         at = dict(members.select("addr", "host").rows())
         went_on = silence.over and not silence.restarted
-        hangs = not went_on and readings(silence).get("hung", 0.0) >= SURE
-        may_have_ended = silence.unwitnessed or (silence.where.even and not hangs)
+        cut_off = not went_on and readings(silence).get("hung", 0.0) >= SURE
+        may_have_ended = silence.unwitnessed or (silence.where.even and not cut_off)
         first = find_first_stopped(silence.where, at, together=not went_on or may_have_ended)
         quiet = (_replaced_nics(silence, at) if silence.restarted else None) or first
         if quiet is not None or not may_have_ended:
-            waits = not silence.restarted and (silence.over or first is not None)
-            rows.append(_row(silence, quiet, at | dict(silence.replaced), hangs=waits))
+            hangs = not silence.restarted and (silence.over or first is not None)
+            rows.append(_row(silence, quiet, at | dict(silence.replaced), hangs=hangs))
     return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
 

@@ -10,12 +10,13 @@ from llmprism_tasks.stages.liveness.progress.usual_pause import is_at_usual_paus
 
 MS = 1_000_000
 STEP_MS = 1000
+STEPS = 5
 SAME_SIZE = 0.02
 BYTES = 1_000_000
 
 
 def sends(turns: list[tuple[str, int]]) -> pl.DataFrame:
-    """Return the flows of five steps in which NICs send at those times, for 10 ms each."""
+    """Return the flows of some steps in which NICs send at those times, for 10 ms each."""
     rows = [
         {
             "step": step,
@@ -26,7 +27,7 @@ def sends(turns: list[tuple[str, int]]) -> pl.DataFrame:
             "bytes": BYTES,
             "began_ns": step * STEP_MS * MS,
         }
-        for step in range(5)
+        for step in range(STEPS)
         for src, at in turns
     ]
     return pl.DataFrame(rows)
@@ -43,18 +44,18 @@ BARRIER = [("a", 0), ("b", 5), ("a", 200), ("b", 205), ("a", 900), ("b", 905)]
 
 @pytest.mark.parametrize("sent", [2, 4])
 def test_a_job_may_end_wherever_all_go_on_together(sent):
-    assert is_at_usual_pause(begun(sent), usual_pauses(sends(BARRIER)), 5, SAME_SIZE)
+    assert is_at_usual_pause(begun(sent), usual_pauses(sends(BARRIER)), STEPS, SAME_SIZE)
 
 
 @pytest.mark.parametrize("sent", [1, 3, 5])
 def test_it_does_not_end_amid_an_exchange(sent):
-    assert not is_at_usual_pause(begun(sent), usual_pauses(sends(BARRIER)), 5, SAME_SIZE)
+    assert not is_at_usual_pause(begun(sent), usual_pauses(sends(BARRIER)), STEPS, SAME_SIZE)
 
 
 @pytest.mark.parametrize(("late_ms", "together"), [(80, True), (110, False)])
 def test_all_go_on_together_where_the_last_is_back_within_half_the_pause(late_ms, together):
     turns = [("a", 0), ("b", 5), ("a", 200), ("b", 200 + late_ms), ("a", 900), ("b", 905)]
-    assert is_at_usual_pause(begun(2), usual_pauses(sends(turns)), 5, SAME_SIZE) == together
+    assert is_at_usual_pause(begun(2), usual_pauses(sends(turns)), STEPS, SAME_SIZE) == together
 
 
 @pytest.mark.parametrize(("pause_ms", "ends"), [(380, True), (340, False)])
@@ -62,14 +63,14 @@ def test_a_turn_of_one_stage_is_a_pause_if_it_lasts_half_as_long_as_the_longest(
     longest_ms = 720
     assert (pause_ms / longest_ms >= MAJORITY) == ends
     turns = [("a", 0), ("b", 10 + pause_ms), ("a", 20 + pause_ms + longest_ms)]
-    assert is_at_usual_pause(begun(1), usual_pauses(sends(turns)), 5, SAME_SIZE) == ends
+    assert is_at_usual_pause(begun(1), usual_pauses(sends(turns)), STEPS, SAME_SIZE) == ends
 
 
 @pytest.mark.parametrize(("more", "ends"), [(1.8, True), (2.2, False)])
 def test_as_many_bytes_are_as_many_but_for_a_share_of_the_step(more, ends):
     of_step = SAME_SIZE / 2 * BYTES * len(BARRIER)
     each = BYTES + int(more * of_step / 2)
-    assert is_at_usual_pause(begun(2, each), usual_pauses(sends(BARRIER)), 5, SAME_SIZE) == ends
+    assert is_at_usual_pause(begun(2, each), usual_pauses(sends(BARRIER)), STEPS, SAME_SIZE) == ends
 
 
 def test_a_job_may_end_at_each_pause_after_which_all_go_on_together() -> None:
