@@ -77,17 +77,18 @@ def find(found: pl.DataFrame, evidence: Evidence, every: Settings) -> pl.DataFra
     rows: list[Row] = []
     settings = every.diagnosis
     for (job_id,), history in evidence.history.group_by("job_id", maintain_order=True):
-        steps = _job_steps(str(job_id), history)
-        if steps is None:
+        whole = _job_steps(str(job_id), history)
+        if whole is None:
             continue
-        of_members = evidence.steps.filter(pl.col("job_id") == job_id)
+        steps, seen = _since_warm_up(whole, evidence, every)
+        of_members = seen.steps.filter(pl.col("job_id") == job_id)
         slow = _is_single_slow_step(steps, settings)
         lasting = is_lasting(steps.numbers, steps.excess, steps.model.usual_ns, of_members)
-        slow &= lasting | _is_last_and_held(steps, slow & ~lasting, evidence)
+        slow &= lasting | _is_last_and_held(steps, slow & ~lasting, seen)
         if slow.any():
             slow &= ~_is_explained(steps, found)
         if slow.any():
-            rows.extend(_slow_step_rows(steps, slow, evidence, every))
+            rows.extend(_slow_step_rows(steps, slow, seen, every))
     return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
 
@@ -96,6 +97,22 @@ def _job_steps(job_id: str, history: pl.DataFrame) -> Steps | None:
     numbers, starts, ends, current = (history[name].to_numpy() for name in names)
     model = duration_model.fitted(ends - starts)
     return None if model is None else Steps(job_id, numbers, starts, ends, current, model)
+
+
+def _since_warm_up(steps: Steps, evidence: Evidence, every: Settings) -> tuple[Steps, Evidence]:
+    """Return a job's steps from its first usual one on, and the evidence without the pauses before that one.
+
+    A run warms up: it compiles, and connects its ranks as they first exchange data. So its first steps are neither
+    slow nor a habit. Where the look-back begins later than the run, its first steps were not seen.
+    """
+    began = evidence.flows.filter(pl.col("job_id") == steps.job_id)["flow_start_ns"].sort().head(1).to_list()
+    seen_since_ns = evidence.window.lookback(every.window.lookback_windows).start_ns + steps.model.usual_ns
+    first = int((steps.lengths <= steps.model.least_ns(every.diagnosis)).argmax())
+    if not first or not began or began[0] < seen_since_ns:
+        return steps, evidence
+    usual = steps.since(first)
+    warming = (pl.col("job_id") == steps.job_id) & pl.col("since_ns").is_between(began[0], usual.starts[0] - 1)
+    return usual, dataclasses.replace(evidence, pauses=evidence.pauses.filter(~warming))
 
 
 def _is_single_slow_step(steps: Steps, settings: DiagnosisSettings) -> Flags:

@@ -48,6 +48,12 @@ class Steps:
         """By how much each step exceeded the job's usual step, in ns; negative if it was quicker."""
         return np.asarray(self.lengths - self.model.usual_ns, dtype=np.float64)
 
+    def since(self, first: int) -> Steps:
+        """Return the steps from a place on."""
+        kept = slice(first, None)
+        starts, ends, current = self.starts[kept], self.ends[kept], self.current[kept]
+        return Steps(self.job_id, self.numbers[kept], starts, ends, current, self.model)
+
 
 @dataclass(frozen=True)
 class Course:

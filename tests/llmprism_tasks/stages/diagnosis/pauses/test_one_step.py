@@ -79,6 +79,18 @@ def test_the_first_pause_of_a_whole_job_may_be_its_habit(
     assert ("It was not seen to pause before" in row["explanation"]) == (odds is not None)
 
 
+@pytest.mark.parametrize(("windows", "rows", "odds"), [(5, 0, EVEN_ODDS), (0, 1, None)], ids=["seen", "not seen"])
+def test_the_first_steps_of_a_run_that_was_seen_to_begin_are_no_news_and_no_habit(
+    windows: int, rows: int, odds: float | None
+) -> None:
+    """Where the look-back is shorter than the run, its first steps are as good as any."""
+    every = settings("window", lookback_windows=windows)
+    warm_up = [14_000, 9_000, *WELL[:10]]
+    assert len(one_step.find(NOTHING, evidence(warm_up, current=11), every)) == rows
+    (row,) = one_step.find(NOTHING, evidence([*warm_up, 30_000, *WELL[:5]], current=6), every).to_dicts()
+    assert row["confidence"] == odds
+
+
 @pytest.mark.parametrize(("src", "dst"), [("a", "c"), ("a", "b")], ids=["apart", "where it trains"])
 def test_a_copy_of_files_between_two_members_neither_hides_nor_ends_the_silence(src: str, dst: str) -> None:
     job = evidence([*WELL, 14_000, *WELL[:5]], current=6)
