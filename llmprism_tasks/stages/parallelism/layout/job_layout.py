@@ -6,7 +6,7 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import EVEN_ODDS, MAJORITY
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.parallelism.layout import degrees, job_profile, lock_step, own_rings
+from llmprism_tasks.stages.parallelism.layout import degrees, job_profile, lock_step, own_rings, rails
 from llmprism_tasks.stages.parallelism.layout.dp_groups import NIC, Rings, rings
 from llmprism_tasks.stages.parallelism.layout.job_profile import JOB_PAIR
 from llmprism_tasks.stages.parallelism.layout.stage_order import pp_stages
@@ -50,6 +50,7 @@ def job_layouts(
         members = (
             _number_dp_groups(job_members, seen.groups).drop("pp_stage", strict=False).join(stages, on=NIC, how="left")
         )
+    told.append(_crossing_rails(kinds, seen.nics))
     known = jobs.with_columns(pl.coalesce("recognition_confidence", "confidence").alias("recognition_confidence"))
     columns = {name for frame in told for name in frame.columns} - {"job_id"}
     known = known.drop(columns, strict=False)
@@ -127,14 +128,22 @@ def _sureness(kinds: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
     return weighed.group_by("job_id").agg(sureness=(pl.col("confidence") * weight).sum() / weight.sum())
 
 
-def one_ring_or_several() -> pl.Expr:
-    """Return what is left of the confidence in a layout where one ring or several may be meant.
+def _crossing_rails(kinds: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
+    """Return the jobs whose tokens go from one rail to another: `job_id`, `crosses_rails`."""
+    hops = rails.hops(kinds.filter(pl.col("kind") == "ep"), nics)
+    crossing = hops.filter(pl.col("src_rank") != pl.col("dst_rank")).select("job_id").unique()
+    return crossing.with_columns(crosses_rails=pl.lit(value=True))
 
-    Where only gradients cross the network and hosts have several NICs, a ring for each place in the hosts (tensor
+
+def one_ring_or_several() -> pl.Expr:
+    """Return what is left of the confidence in a layout where one group or several may be meant.
+
+    Where hosts have several NICs and only gradients cross the network, a ring for each place in the hosts (tensor
     parallelism) and one ring through all GPUs with a channel at each NIC (NCCL_CROSS_NIC=0, NCCL user guide) look the
-    same. Nobody knows which of the two is more usual on a platform.
+    same. So do, for experts, groups on a rail each and one group through all GPUs whose tokens leave their host on the
+    receiver's rail (NCCL's PXN, DeepEP). Nobody knows which of the two is more usual on a platform.
     """
-    others = pl.max_horizontal(pl.col("pp", "cp", "ep").fill_null(1))
+    others = pl.max_horizontal(pl.col("pp", "cp").fill_null(1))
     left: pl.Expr = pl.when((pl.col("tp") > 1) & (others == 1)).then(EVEN_ODDS).otherwise(1.0)
     return left
 
@@ -143,7 +152,8 @@ def confidence(columns: list[str]) -> pl.Expr:
     """Return how sure a job's row is: recognition's confidence, and for a training job times that of its layout."""
     seen = [pl.col(name).fill_null(1.0) for name in ("evenness", "brevity") if name in columns]
     apart = (pl.col("tp") > 1) & pl.col("peers").is_null() if "peers" in columns else pl.lit(value=False)
-    laid = pl.col("agreement") * pl.col("sureness").fill_null(1.0) * one_ring_or_several()
+    several = pl.when("crosses_rails").then(1.0).otherwise(one_ring_or_several())
+    laid = pl.col("agreement") * pl.col("sureness").fill_null(1.0) * several
     for may_hide in (apart, apart | pl.col("cp").is_null()):  # replicas, and context parallelism among those that share
         laid = laid * pl.when(may_hide).then(HIDDEN_CONTEXT).otherwise(1.0)
     for factor in seen:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 import pytest
 
@@ -18,13 +20,19 @@ DEGREES = ("tp", "pp", "dp", "cp", "ep")
 
 
 def of(
-    kind: str = "training", *, evenness: float | None = 1.0, brevity: float | None = None, **degrees: int | None
+    kind: str = "training",
+    *,
+    evenness: float | None = 1.0,
+    brevity: float | None = None,
+    crosses_rails: bool | None = None,
+    **degrees: Any,
 ) -> float:
     """Return the confidence in a job all of whose pairs agree, of degree 1 but for those given."""
     row = {"kind": kind, "recognition_confidence": 0.8, "agreement": 1.0, "sureness": 1.0}
-    row |= {"evenness": evenness, "brevity": brevity}
+    row |= {"evenness": evenness, "brevity": brevity, "crosses_rails": crosses_rails}
     jobs = pl.DataFrame(
-        [row | dict.fromkeys(DEGREES, 1) | degrees], schema_overrides=dict.fromkeys((*DEGREES, "peers"), pl.Int32)
+        [row | dict.fromkeys(DEGREES, 1) | degrees],
+        schema_overrides=dict.fromkeys((*DEGREES, "peers"), pl.Int32) | {"crosses_rails": pl.Boolean},
     )
     return float(jobs.select(confidence(jobs.columns)).item())
 
@@ -35,15 +43,17 @@ def of(
         ({"tp": 1, "dp": 16}, 1.0),
         ({"tp": 2, "dp": 8}, EVEN_ODDS),
         ({"tp": 2, "dp": 4, "pp": 2}, 1.0),
-        ({"tp": 2, "dp": 4, "ep": 2}, 1.0),
+        ({"tp": 2, "dp": 4, "ep": 2}, EVEN_ODDS),
+        ({"tp": 2, "dp": 4, "ep": 2, "crosses_rails": True}, 1.0),
         ({"tp": 2, "dp": 4, "cp": 2}, 1.0),
         ({"tp": 2, "dp": 4, "pp": 2, "cp": None}, HIDDEN_CONTEXT),
         ({"tp": 2, "dp": 8, "cp": None, "ep": None}, HIDDEN_CONTEXT * EVEN_ODDS),
         ({"tp": None, "dp": None}, EVEN_ODDS),
     ],
 )
-def test_what_looks_the_same_takes_off(degrees: dict[str, int | None], left: float) -> None:
-    """One ring through all GPUs of hosts looks like one for each place in them, unless something else is seen."""
+def test_what_looks_the_same_takes_off(degrees: dict[str, Any], left: float) -> None:
+    """One ring, or one exchange of tokens, through all GPUs of hosts looks like one for each place in them, unless
+    something else is seen."""
     assert of(**degrees) == pytest.approx(0.8 * left)
 
 
