@@ -366,22 +366,21 @@ def _end_early_for_busy_pairs(
     """End steps right after the pairs that are silent then, for pairs that are not.
 
     Where some pairs of the senders that are looked at never pause, such as those that gather parameters, others have
-    such pairs, too, which send in the middle of that silence.
+    such pairs, too, which send in the middle of that silence. After a last step that is whole they send what belongs to
+    the next one.
     """
     if not sample.foreign.any():
         return found
-    ends, until = steps.ends_ns[:-1], steps.until_ns[:-1]
+    ends, until, is_over = steps.ends_ns[:-1], steps.until_ns[:-1], int(steps.whole[-1])
     edges = np.append(np.stack([ends, 2 * until - ends - 1], axis=1).ravel(), FOREVER)
     between = bytes_per_segment(times, offsets, group.place, edges)[:, 1::2] > 0
     busy = between.mean(axis=1) >= MAJORITY
-    shift = np.where(
-        busy[np.searchsorted(group.pairs["pair"].to_numpy(), found.streams["pair"].to_numpy())], until.size + 1, 0
-    )
+    early = busy[np.searchsorted(group.pairs["pair"].to_numpy(), found.streams["pair"].to_numpy())]
     return found._replace(
-        until_ns=np.concatenate([found.until_ns, ends, [FOREVER]]),
-        number=np.concatenate([found.number, found.number]),
-        low=found.low + shift,
-        high=found.high + shift,
+        until_ns=np.concatenate([found.until_ns, ends, steps.ends_ns[-1:][:is_over], [FOREVER]]),
+        number=np.concatenate([found.number, found.number, [-1] * is_over]),
+        low=found.low + early * (until.size + 1),
+        high=found.high + early * (until.size + 1 + is_over),
     )
 
 
