@@ -43,18 +43,17 @@ def endpoint_steps(joint: JointSteps, window: Window, settings: Settings) -> pl.
     found = burst_totals.totals_by_owner(joint.sent, owners, nics.height)
     steps = (
         nics[found.series]
-        .with_columns(step=found.number, period_ns=joint.periods[found.position], **_total_columns(found))
+        .with_columns(step=found.number, **_total_columns(found))
         .with_columns(
             pl.col("bytes", "bytes_before").sum().over("job", "step").name.prefix("step_"),
-            step_first_ns=pl.col("first_ns").min().over("job", "step"),
             typical_bytes=pl.col("bytes").median().over("nic"),
             typical_step_bytes=pl.col("bytes").sum().over("job", "step").median().over("job"),
             typical_ns=(pl.col("end_ns") - pl.col("first_ns")).median().over("nic"),
         )
     )
-    too_little = pl.col("step_bytes_before") < settings.rhythm.least_step * pl.col("typical_step_bytes")
-    recent = pl.lit(window.start_ns) - pl.col("step_first_ns") < pl.col("period_ns")
-    before = _is_over("end_before_ns", "bytes_before", window.start_ns, settings) & ~(too_little & recent)
+    least = settings.rhythm.least_step * pl.col("typical_step_bytes")
+    became_one_since = (pl.col("step_bytes_before") < least) & (pl.col("step_bytes") >= least)
+    before = _is_over("end_before_ns", "bytes_before", window.start_ns, settings) & ~became_one_since
     return (
         steps.with_columns(ended_before=before.fill_null(value=False))
         .with_columns(
