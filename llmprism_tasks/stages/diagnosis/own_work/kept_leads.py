@@ -26,23 +26,26 @@ def kept_leads(found: Exchanges, flows: NicArrays) -> Integers:
     That is how long they waited at the exchange before it in the same step, or 0 where such leads are not kept.
 
     An exchange is compared with that of the same place in the step before. If a rank waited longer at the exchange
-    before it, and so had a longer lead, it has computed for less than before it came, by as much, where leads are kept.
-    Where they are not, neither has to do with the other. In most comparisons most of the change must come back, more
-    often than by chance. A wait that is too short to part a record is not seen, so both must be seen. Each place of a
-    job's step is judged by itself, for parameters may be gathered ahead up to a bound, and all may wait for gradients;
-    where its own comparisons do not decide, those of the whole step do. The longest lead of a step is left out: who has
-    it may send ahead before the exchange ends, which is not seen.
+    before it, and so had a longer lead, it has computed for less than before it came and waits longer again, both by as
+    much, where leads are kept. Where they are not, neither has to do with its lead. What it computes also varies with
+    its job's steps, and how long it waits with the slowest rank, so the mean of both tells more than each. In most
+    comparisons most of the change must come back, more often than by chance. A wait that is too short to part a record
+    is not seen, so all four must be seen. Each place of a job's step is judged by itself, for parameters may be
+    gathered ahead up to a bound, and all may wait for gradients; where its own comparisons do not decide, those of the
+    whole step do. The longest lead of a step is left out: who has it may send ahead before the exchange ends, which is
+    not seen.
     """
     follows = np.zeros(found.step.size, np.bool_)
     follows[1:] = found.step[1:] == found.step[:-1]
     many = np.bincount(found.step, minlength=flows.steps.height)
     place = np.arange(found.step.size) - (np.cumsum(many) - many)[found.step]
     now, before = _same_place(found.step, follows, many, flows.numbers.endpoints)
-    longer = found.waited[now - 1] - found.waited[before - 1]
+    waits = found.waited[np.stack([now - 1, before - 1, now, before])]
+    longer, again = waits[0] - waits[1], waits[2] - waits[3]
     less = found.computed[before] - found.computed[now]
-    seen = (found.waited[now - 1] > 0) & (found.waited[before - 1] > 0) & (longer != 0)
+    seen = (waits > 0).all(axis=0) & (longer != 0)
     places = pl.DataFrame({"job_id": flows.steps["job_id"].gather(found.step), "place": place})
-    kept = places[now[seen]].with_columns(kept=pl.Series(less[seen] / longer[seen] > MAJORITY))
+    kept = places[now[seen]].with_columns(kept=pl.Series((again + less)[seen] / 2 / longer[seen] > MAJORITY))
     of_job, of_place = (_are_kept(kept, by) for by in (["job_id"], ["job_id", "place"]))
     known = places.join(of_place, on=["job_id", "place"], how="left", maintain_order="left").join(
         of_job, on="job_id", how="left", maintain_order="left", suffix="_of_job"

@@ -21,13 +21,19 @@ NICS = pl.DataFrame({"job_id": "j", "addr": list(RANKS), "component": 0})
 
 
 def come(
-    rng: np.random.Generator, slow: np.ndarray, varies: float, *, beside: bool, met: int = BUCKETS
+    rng: np.random.Generator,
+    slow: np.ndarray,
+    varies: float,
+    *,
+    beside: bool,
+    met: int = BUCKETS,
+    together: float = 0.0,
 ) -> Iterator[tuple[np.ndarray, float]]:
     """Return when each rank comes to each exchange of a step, and when the exchange begins; all wait for the end of the
-    one with the number `met`."""
+    one with the number `met`. All vary `together`, too."""
     at, free = np.zeros(len(RANKS)), 0.0
     for bucket in range(BUCKETS):
-        at = at + BUCKET_MS * slow * rng.normal(1, varies, len(RANKS))
+        at = at + BUCKET_MS * slow * rng.normal(1, varies, len(RANKS)) * rng.normal(1, together)
         begins = max(at.max(), free)
         yield at, begins
         free = begins + TRANSFER_MS
@@ -44,6 +50,7 @@ def job(
     varies: float = 0.03,
     parts_ms: float = 1,
     met: int = BUCKETS,
+    together: float = 0.0,
 ) -> pl.DataFrame:
     """Return a job that reduces buckets in a ring: who comes first pushes a little, the rest moves with the last.
 
@@ -52,7 +59,7 @@ def job(
     """
     rng, rows = np.random.default_rng(seed), list[Row]()
     for step in range(count):
-        for at, begins in come(rng, np.array([1, 1 + slower, 1, 1]), varies, beside=beside, met=met):
+        for at, begins in come(rng, np.array([1, 1 + slower, 1, 1]), varies, beside=beside, met=met, together=together):
             for i, src in enumerate(RANKS):
                 since, dst = step * STEP_MS, RANKS[(i + 1) % len(RANKS)]
                 is_seen = begins - at[i] > parts_ms
@@ -82,6 +89,11 @@ def share_kept(moved: pl.DataFrame, count: int) -> float:
 def test_leads_are_kept_where_computing_goes_on_beside_the_exchanges(seed: int) -> None:
     assert share_kept(job(12, beside=True, seed=seed), 12) > 0.7
     assert share_kept(job(12, beside=False, seed=seed), 12) == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_leads_are_kept_where_all_ranks_compute_for_longer_at_times(seed: int) -> None:
+    assert share_kept(job(24, beside=True, seed=seed, together=0.1), 24) > 0.7
 
 
 def test_a_wait_that_is_seen_in_one_of_two_steps_alone_has_not_grown_by_all_of_it() -> None:
