@@ -45,9 +45,9 @@ class Absence:
 def absences(pairs: pl.DataFrame, ended_ns: int, hosts: Mapping[str, str], lost: float) -> dict[str, Absence]:
     """Return the hosts that took no part in the last exchange of a ring that is not over, and how much that says.
 
-    Rings of the same hosts, as rails have them, are one, and each is one by itself: where a single GPU of a host has
-    stopped, the others of the host begin what it does not. The evidence is the mean of both, and of several such sets
-    of rings of a host, the one counts that says most.
+    Rings of the same hosts, as rails have them, are one of hosts or one of NICs, and each is one by itself: where a
+    single GPU of a host has stopped, the others of the host begin what it does not. The evidence is the mean of all
+    three, and of several such sets of rings of a host, the one counts that says most.
     Absence is no better evidence than that records are not lost. A ring some of whose hops stay in a host is one of
     NICs: how a host's last one was there says nothing of its others.
 
@@ -60,25 +60,32 @@ def absences(pairs: pl.DataFrame, ended_ns: int, hosts: Mapping[str, str], lost:
     """
     found: dict[str, Absence] = {}
     for rings in _rings(pairs, hosts):
-        factors = _factors(rings, ended_ns, lost)
         begun = [ring for _, ring in rings.group_by("cluster", maintain_order=True) if _is_under_way(ring)]
-        for ring in begun:
-            for host, factor in _factors(ring, ended_ns, lost).items():
-                factors[host] = factors.get(host, 0) + factor / len(begun)
+        readings = [(_factors(rings, "host", ended_ns, lost), 1), (_factors(rings, "addr", ended_ns, lost), 1)]
+        readings += [(_factors(ring, "host", ended_ns, lost), len(begun)) for ring in begun]
+        factors: dict[str, float] = {}
+        for reading, alike in readings:
+            for host, factor in reading.items():
+                factors[host] = factors.get(host, 0) + factor / alike
         members, seen_ns = frozenset(rings["src_host"]), int(rings["last_ns"].max())  # type: ignore[arg-type]
         for host, factor in factors.items():
-            mean = factor / 2
+            mean = factor / 3
             if host not in found or mean > found[host].factor:
                 found[host] = Absence(mean, seen_ns, members)
     return found
 
 
-def _factors(ring: pl.DataFrame, ended_ns: int, lost: float) -> dict[str, float]:
-    """Return the evidence against the hosts that were the first to be seen last, as senders and at all: the mean."""
+def _factors(ring: pl.DataFrame, member: str, ended_ns: int, lost: float) -> dict[str, float]:
+    """Return the evidence against the hosts that were the first to be seen last, as senders and at all: the mean.
+
+    Parameters
+    ----------
+    member : what takes part in an exchange: a `host` or an `addr`
+    """
     factors: dict[str, float] = {}
     for ends in (["src"], ["src", "dst"]):
-        seen = pl.concat([ring.select("last_ns", host=f"{end}_host") for end in ends])
-        each = seen.group_by("host").agg(pl.len(), pl.col("last_ns").max().fill_null(ended_ns))
+        seen = pl.concat([ring.select("last_ns", host=f"{end}_host", member=f"{end}_{member}") for end in ends])
+        each = seen.group_by("host", "member").agg(pl.len(), pl.col("last_ns").max().fill_null(ended_ns))
         last = each.sort("last_ns", "host")
         first, at = last["host"][0], last["last_ns"]
         spread, whole = (max(int(at[-1] - since), CLOCK_ERROR_NS) for since in (at[1], at[0]))
