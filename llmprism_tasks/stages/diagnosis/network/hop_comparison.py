@@ -79,6 +79,7 @@ def _figures_by_place(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.
             usual=pl.col("pace").filter(~slow).median(),
             quick=pl.col("pace").filter(slow).quantile(INNOCENT_QUANTILE, "lower"),
             own_ratio=pl.col("own_ratio").quantile(INNOCENT_QUANTILE, "lower"),
+            own_usual=pl.col("own").filter(~slow).median(),
             pushes=pl.col("own_ratio").filter("pushed").count(),
             pushed=pl.col("own_ratio").filter("pushed").median(),
             proves=pl.col("least_ratio").filter("pushed").median() >= settings.slow_rate,
@@ -116,7 +117,9 @@ def _is_held_up(slow: pl.Expr, settings: DiagnosisSettings) -> pl.Expr:
     # a queue before the slow link may take at once what is sent early.
     # One channel may be slow and another not, on another path: a hop is at its usual pace if all of its paths are.
     stretched = (pl.col("ratio").max().over(HOP) >= settings.slow_rate).all().over(RING)
-    early = slow & stretched & (own_ratio < settings.slow_rate)
+    # What it sent early no quicker than the slow hops of its ring, as ever, something else limits.
+    tells = own_ratio * pl.col("own_usual") * settings.slow_rate <= pl.col("now")
+    early = slow & stretched & tells & (own_ratio < settings.slow_rate)
     return IS_RING & (early | waits_itself).fill_null(value=False)
 
 
