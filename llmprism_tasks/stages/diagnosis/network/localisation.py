@@ -280,8 +280,9 @@ def _count_accusations(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFram
     """Count the hops that accuse and that clear each device.
 
     A hop at its usual pace clears its devices, unless that pace is no better than the pace of slow hops of its kind:
-    such a hop is limited by something else, and further slowness would not show. A hop that sends early at its usual
-    pace clears its devices, too. If hops of a ring are proven slow, only devices crossed by them can slow the ring.
+    such a hop is limited by something else, and further slowness would not show. It does show in a hop that is slower
+    as it waits for a slow one of its ring, but is not slow itself. A hop that sends early at its usual pace clears its
+    devices, too. If hops of a ring are proven slow, only devices crossed by them can slow the ring.
 
     Returns
     -------
@@ -296,8 +297,10 @@ def _count_accusations(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFram
     pace = pl.when("slow").then("now").median().over(same)
     # Of hops that share a slow NIC or link one gets more of it than another, so a hop that is slow, though less, does
     # not show that it is well. Ports of a switch are not shared so.
-    shared = (pl.col("device_type") != "switch") & (pl.col("ratio") >= slow_rate)
-    quicker = (pace.is_null() | (pl.col("now") * slow_rate <= pace)) & ~shared
+    slower = pl.col("ratio") >= slow_rate
+    shared = (pl.col("device_type") != "switch") & slower
+    waits = slower & pl.col("slow").any().over(RING)
+    quicker = (pace.is_null() | (pl.col("now") * slow_rate <= pace) | waits) & ~shared
     proven, crossed = (pl.col("proven").any().over(*which, "job_id", "unit") for which in ([], DEVICE))
     first = pl.col("hop").min().over(RING)
     marked = crossings.with_columns(
