@@ -451,6 +451,15 @@ def test_two_troubles_have_two_culprits() -> None:
     assert sorted(named(together(left, right))) == [("slow_nic", "A"), ("slow_nic", "a")]
 
 
+@pytest.mark.parametrize(("of_c", "names"), [(1, ["a"]), (3, ["a", "c"])])
+def test_hops_around_a_ring_at_the_pace_of_a_slow_nic_wait_for_it(of_c: float, names: list[str]) -> None:
+    """Tokens of experts go from each of four NICs to each, and gradients around them in a ring, over the same pairs."""
+    around = [Hop(src, dst, None, max(2, of_c), 100, "ep") for src, dst in ("ab", "bc", "cd", "da")]
+    of_a = [Hop(src, dst, None, 2, 60, "ep") for src, dst in ("ac", "ad", "ba", "ca")]
+    others = [Hop(src, dst, None, of_c if "c" in (src, dst) else 1, 60, "ep") for src, dst in ("bd", "cb", "db", "dc")]
+    assert found(job(around, of_a, others, lost=200))["subject"].sort().to_list() == names
+
+
 def test_a_job_that_is_well_is_silent() -> None:
     assert named(slow_nic(1, lost=0)) == []
     assert named(slow_nic(1)) == []
