@@ -53,7 +53,10 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     held_up = _is_held_up(slow, settings) & ~waited_for
     by_itself = (slow & ~held_up).any().over(RING)
     pushed_slowly = (pl.col("pushes") >= settings.least_steps) & pl.col("proves").fill_null(value=False)
-    behind = pl.col("quick").log() - pl.col("quick").filter("slow").max().log().over(RING)
+    # Its usual pace may have varied: what is as slow as the slowest is near it, however quick it was before.
+    behind = pl.max_horizontal(
+        pl.col(name).log() - pl.col(name).filter("slow").max().log().over(RING) for name in ("quick", "quick_ratio")
+    )
     return (
         _figures_by_place(by_step, settings)
         .with_columns(
@@ -87,7 +90,7 @@ def _figures_by_place(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.
             enough=is_seen_often(settings),
         )
         .filter("enough")
-        .with_columns(ratio=pl.col("now") / pl.col("usual"), quick=pl.col("quick") / pl.col("usual"))
+        .with_columns(ratio=pl.col("now") / pl.col("usual"), quick_ratio=pl.col("quick") / pl.col("usual"))
     )
 
 

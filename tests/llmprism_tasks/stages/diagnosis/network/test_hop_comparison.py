@@ -120,6 +120,19 @@ def test_hops_of_any_pace_up_to_the_slowest_may_all_wait_for_it(others: tuple[fl
     assert found["ring_bound"].all() == bound
 
 
+@pytest.mark.parametrize(("now", "near"), [((300, 300, 300, 300), "abcd"), ((300, 300, 300, 260), "abc")])
+def test_a_hop_as_slow_as_the_slowest_is_near_it_however_quick_it_was(now: tuple[float, ...], near: str) -> None:
+    """In healthy steps each hop waits for a while: `a` takes 100 ms, the others up to 30 % more."""
+    rows = [
+        (at, at + length, src, dst, 8 * MB)
+        for lengths, begins in (((100, 115, 130, 130), range(0, 6000, 1000)), (now, (6000, 8000, 10_000)))
+        for at in begins
+        for (src, dst), length in zip(RING, lengths, strict=True)
+    ]
+    found = compared(placed(*rows, kind="dp", rings=["abcd"]))
+    assert "".join(found.filter(pl.col("near") > -1)["src_addr"].sort()) == near
+
+
 def test_a_step_that_is_slow_for_another_reason_tells_nothing_of_who_pushed() -> None:
     """In five slow steps both hops are slow, also by themselves; in three their ring is not, and `a` stumbles once."""
     paces = [(1.0, 1.0, 1.0, False)] * 6 + [(1.0, 1.3, 1.0, True)] * 3 + [(3.0, 3.0, 3.0, True)] * 5
