@@ -108,8 +108,12 @@ def _of_one_exchange(last: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
     for group in ("component", "host"):
         known = nics.filter(pl.col(group).is_not_null())
         links.append(known.select(src_addr_nic="nic", dst_addr_nic=pl.col("nic").first().over("job_id", group)))
-    linked = connected_components(*pl.concat(links), nics.height)
-    return last.with_columns(linked=linked).filter((pl.col("linked").n_unique() == 1).over("job_id")).drop("linked")
+    pairs = pl.concat(links)
+    linked = pl.Series("linked", connected_components(pairs["src_addr_nic"], pairs["dst_addr_nic"], nics.height))
+    one = (
+        nics.select("job_id", linked).group_by("job_id").agg(pl.col("linked").n_unique()).filter(pl.col("linked") == 1)
+    )
+    return last.join(one, on="job_id", how="semi", maintain_order="left")
 
 
 def _first_frame_per_job(found: Sequence[pl.DataFrame]) -> pl.DataFrame:
