@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from llmprism_tasks.numerics import binomial
+from llmprism_tasks.numerics.graphs import connected_components
 from llmprism_tasks.numerics.robust import MAJORITY, relative_sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import length_ns
@@ -22,6 +23,8 @@ from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
 from llmprism_tasks.stages.diagnosis.step_times.unexplained import effects_only
 from llmprism_tasks.stages.timeline.placement import NIC, STEP
+from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.nic_pairs import PAIR
 
 EQUALLY_LONG = 0.998
 """Share of a step's longest compute gap from which another NIC's gap counts as equally long. Both ends of a transfer
@@ -61,7 +64,9 @@ def find(found: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -
     silent = seen.join(sent, on="job_id", how="anti")
     sent = uncontradicted(sent, seen)
     alone = [_filter_by_host_count(last, evidence, one=True) for last in (sent, both, silent)]
-    several = [_filter_by_host_count(last, evidence, one=False) for last in (both, sent, silent)]
+    several = [
+        _of_one_exchange(_filter_by_host_count(last, evidence, one=False), evidence) for last in (both, sent, silent)
+    ]
     named = _first_frame_per_job(alone)
     return finding_rows(named, _first_frame_per_job([named, *several]).join(named, on="job_id", how="anti"), evidence)
 
@@ -87,6 +92,28 @@ def _filter_by_host_count(last: pl.DataFrame, evidence: Evidence, *, one: bool) 
     """Return the NICs of jobs whose last NICs are all of one host, or those of several."""
     hosts = last.join(evidence.members, on=NIC).group_by("job_id").agg(one=pl.col("host").n_unique() == 1)
     return last.join(hosts.filter(pl.col("one") == one), on="job_id", how="semi")
+
+
+def _of_one_exchange(last: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+    """Return the NICs of jobs whose last NICs are all of one ring or host, or exchange data with each other.
+
+    NICs that have no exchange in common are late together because all of them wait, such as for a slow ring.
+    """
+    hosts = evidence.members.select(*NIC, "host")
+    nics = last.join(hosts, on=NIC, how="left", maintain_order="left").with_row_index("nic")
+    sent = nic_pairs.pairs_of(nic_pairs.in_order(evidence.flows), ["job_id", "kind", *nic_pairs.PAIR])
+    ends = [nics.select("job_id", pl.col("nic").alias(f"{end}_nic"), pl.col("addr").alias(end)) for end in PAIR]
+    direct = sent.join(ends[0], on=["job_id", PAIR[0]]).join(ends[1], on=["job_id", PAIR[1]])
+    links = [direct.select("src_addr_nic", "dst_addr_nic")]
+    for group in ("component", "host"):
+        known = nics.filter(pl.col(group).is_not_null())
+        links.append(known.select(src_addr_nic="nic", dst_addr_nic=pl.col("nic").first().over("job_id", group)))
+    pairs = pl.concat(links)
+    linked = pl.Series("linked", connected_components(pairs["src_addr_nic"], pairs["dst_addr_nic"], nics.height))
+    one = (
+        nics.select("job_id", linked).group_by("job_id").agg(pl.col("linked").n_unique()).filter(pl.col("linked") == 1)
+    )
+    return last.join(one, on="job_id", how="semi", maintain_order="left")
 
 
 def _first_frame_per_job(found: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -53,7 +53,10 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     held_up = _is_held_up(slow, settings) & ~waited_for
     by_itself = (slow & ~held_up).any().over(RING)
     pushed_slowly = (pl.col("pushes") >= settings.least_steps) & pl.col("proves").fill_null(value=False)
-    behind = pl.col("quick").log() - pl.col("quick").filter("slow").max().log().over(RING)
+    # Its usual pace may have varied: what is as slow as the slowest is near it, however quick it was before.
+    behind = pl.max_horizontal(
+        pl.col(name).log() - pl.col(name).filter("slow").max().log().over(RING) for name in ("quick", "quick_ratio")
+    )
     return (
         _figures_by_place(by_step, settings)
         .with_columns(
@@ -79,6 +82,7 @@ def _figures_by_place(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.
             usual=pl.col("pace").filter(~slow).median(),
             quick=pl.col("pace").filter(slow).quantile(INNOCENT_QUANTILE, "lower"),
             own_ratio=pl.col("own_ratio").quantile(INNOCENT_QUANTILE, "lower"),
+            own_usual=pl.col("own").filter(~slow).median(),
             pushes=pl.col("own_ratio").filter("pushed").count(),
             pushed=pl.col("own_ratio").filter("pushed").median(),
             proves=pl.col("least_ratio").filter("pushed").median() >= settings.slow_rate,
@@ -86,7 +90,7 @@ def _figures_by_place(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.
             enough=is_seen_often(settings),
         )
         .filter("enough")
-        .with_columns(ratio=pl.col("now") / pl.col("usual"), quick=pl.col("quick") / pl.col("usual"))
+        .with_columns(ratio=pl.col("now") / pl.col("usual"), quick_ratio=pl.col("quick") / pl.col("usual"))
     )
 
 
@@ -116,7 +120,9 @@ def _is_held_up(slow: pl.Expr, settings: DiagnosisSettings) -> pl.Expr:
     # a queue before the slow link may take at once what is sent early.
     # One channel may be slow and another not, on another path: a hop is at its usual pace if all of its paths are.
     stretched = (pl.col("ratio").max().over(HOP) >= settings.slow_rate).all().over(RING)
-    early = slow & stretched & (own_ratio < settings.slow_rate)
+    # What it sent early no quicker than the slow hops of its ring, as ever, something else limits.
+    tells = own_ratio * pl.col("own_usual") * settings.slow_rate <= pl.col("now")
+    early = slow & stretched & tells & (own_ratio < settings.slow_rate)
     return IS_RING & (early | waits_itself).fill_null(value=False)
 
 

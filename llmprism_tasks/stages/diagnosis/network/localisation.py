@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from llmprism_tasks.numerics.graphs import strong_components
 from llmprism_tasks.numerics.robust import MAJORITY, Floats
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.network.hop_comparison import JUDGED
+from llmprism_tasks.stages.diagnosis.network.hop_comparison import JUDGED, LEAST_SIGMA
 from llmprism_tasks.stages.diagnosis.network.path_pace import HOP_ON_PATH, RING
 from llmprism_tasks.stages.traffic.nic_pairs import PAIR
 
@@ -99,10 +100,33 @@ def suspect(hops: pl.DataFrame, members: pl.DataFrame, settings: DiagnosisSettin
         culprits.append(found)
         # All rings of a job may go through a host of it, and wait there.
         which = ["job_id"] if found["device_type"] == "host" else ["job_id", "unit"]
-        explained = left.filter(pl.col("hop").is_in(found["hops"])).select(which).unique()
+        waiting = _around_with(left.filter("slow"), found["hops"])
+        explained = left.filter(pl.col("hop").is_in([*found["hops"], *waiting])).select(which).unique()
         slow = left.filter("slow").join(explained, on=which, how="anti")
         left = pl.concat([left.filter(~pl.col("slow")), slow])
     return Suspicion(crossings, pl.DataFrame(culprits, schema=CULPRIT_SCHEMA))
+
+
+def _around_with(slow: pl.DataFrame, hops: list[int]) -> list[int]:
+    """Return the slow hops that lead around a ring with some of `hops`, at their pace: they wait for these.
+
+    A ring need not be known as a unit: its hops may carry other traffic, too, such as tokens. On a ring each NIC sends
+    over one hop.
+
+    Parameters
+    ----------
+    slow : crossings
+    """
+    differs = (pl.col("now").log().diff() > LEAST_SIGMA) | (pl.col("job_id") != pl.col("job_id").shift())
+    paced = slow.unique("hop").sort("job_id", "now", "hop").with_columns(alike=differs.fill_null(value=True).cum_sum())
+    numbers = pl.concat(paced.select(pl.struct("alike", addr=end)) for end in PAIR).to_series().rank("dense") - 1
+    source, target = np.split(numbers.to_numpy().astype(np.int64), 2)
+    labels = strong_components(source, target, len(numbers))
+    circuit = pl.Series(labels[source])
+    around = paced.with_columns(circuit=circuit).filter(labels[source] == labels[target])
+    pairs, nics = pl.struct(PAIR).n_unique().over("circuit"), pl.col("src_addr").n_unique().over("circuit")
+    together = pl.col("hop").is_in(hops).any().over("circuit")
+    return around.filter(together & (pairs == nics))["hop"].to_list()
 
 
 def _with_hints(hops: pl.DataFrame) -> pl.DataFrame:
@@ -280,8 +304,9 @@ def _count_accusations(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFram
     """Count the hops that accuse and that clear each device.
 
     A hop at its usual pace clears its devices, unless that pace is no better than the pace of slow hops of its kind:
-    such a hop is limited by something else, and further slowness would not show. A hop that sends early at its usual
-    pace clears its devices, too. If hops of a ring are proven slow, only devices crossed by them can slow the ring.
+    such a hop is limited by something else, and further slowness would not show. It does show in a hop that is slower
+    as it waits for a slow one of its ring, but is not slow itself. A hop that sends early at its usual pace clears its
+    devices, too. If hops of a ring are proven slow, only devices crossed by them can slow the ring.
 
     Returns
     -------
@@ -296,8 +321,10 @@ def _count_accusations(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFram
     pace = pl.when("slow").then("now").median().over(same)
     # Of hops that share a slow NIC or link one gets more of it than another, so a hop that is slow, though less, does
     # not show that it is well. Ports of a switch are not shared so.
-    shared = (pl.col("device_type") != "switch") & (pl.col("ratio") >= slow_rate)
-    quicker = (pace.is_null() | (pl.col("now") * slow_rate <= pace)) & ~shared
+    slower = pl.col("ratio") >= slow_rate
+    shared = (pl.col("device_type") != "switch") & slower
+    waits = slower & pl.col("slow").any().over(RING)
+    quicker = (pace.is_null() | (pl.col("now") * slow_rate <= pace) | waits) & ~shared
     proven, crossed = (pl.col("proven").any().over(*which, "job_id", "unit") for which in ([], DEVICE))
     first = pl.col("hop").min().over(RING)
     marked = crossings.with_columns(

@@ -106,7 +106,7 @@ def _mark_stalled_steps(steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.
     pauses, every = (of["pause_ns"].cast(pl.Int64).to_numpy() for of in (still, steps))
     if duration_model.chance_of_so_many(pauses, every) > settings.chance_within(float(steps["length_ns"].sum())):
         return None
-    return steps if stalls.apart(still, others) and _is_occasional(still) else None
+    return steps if stalls.apart(still, others) and _is_occasional(still) and not _goes_on(still, steps) else None
 
 
 def _has_more_work(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> bool:
@@ -145,6 +145,12 @@ def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[
         f"Check data loading and garbage collection. The stalls cost {100 * loss:.0f} % of the window."
     )
     return stalls.finding_row(job_id, now, said, loss, still.height / long.height, settings.least_effect)
+
+
+def _goes_on(still: pl.DataFrame, steps: pl.DataFrame) -> bool:
+    """Return whether most steps have stalled since the first one that did: the job does other work now."""
+    since = steps.filter(pl.col("step_index") >= still["step_index"].min()).height
+    return still.height > MAJORITY * since
 
 
 def _is_occasional(still: pl.DataFrame) -> bool:

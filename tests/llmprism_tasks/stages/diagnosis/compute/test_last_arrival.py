@@ -84,6 +84,20 @@ def test_all_nics_of_a_host_are_last_if_each_is_later_than_those_of_other_hosts(
     assert blamed(working(rings, hosts=hosts)) == named
 
 
+@pytest.mark.parametrize(("other", "named"), [("b1", []), ("c1", [("slow_compute", "host", "host-c")])])
+def test_nics_that_share_no_transfer_and_no_host_wait_for_another(
+    other: str, named: list[tuple[str, str, str]]
+) -> None:
+    """A NIC of each of two rings is last in all slow steps: both rings pause, as while a third one is slow."""
+    hosts = {f"{addr}{rail}": f"host-{addr}" for addr in "abcd" for rail in range(2)}
+    rings: list[dict[str, Sequence[float]]] = [{}, {}]
+    for addr in hosts:
+        rail = int(addr[1])
+        usually = [500.0 + 10 * ((step + rail) % 4 == "abcd".index(addr[0])) for step in range(QUICK)]
+        rings[rail][addr] = [*usually, *[800.0 + 10 * (addr in ("c0", other))] * SLOW]
+    assert blamed(working(rings, hosts=hosts)) == named
+
+
 @pytest.mark.parametrize(("late", "named"), [("cde", True), ("cdef", False)])
 def test_up_to_three_that_nobody_can_tell_apart_are_candidates(late: str, named: bool) -> None:
     row = found(lock_step([late] * SLOW)).row(0, named=True)

@@ -356,6 +356,17 @@ def test_a_hop_that_is_no_better_than_the_slow_ones_clears_nobody() -> None:
     assert named(job(*slow, both("b", "d"), both("b", "e"), quick)) == []
 
 
+@pytest.mark.parametrize(("within", "names"), [(1.0, ["l1"]), (1.5, ["l0 - s0", "l1 - s0", "s0"])])
+def test_a_hop_that_waits_for_the_slow_one_of_its_ring_clears_its_leaf(within: float, names: list[str]) -> None:
+    """A hop within `l1` always took longer than others. It takes longer now as it waits, but not as long as the slow
+    ones do; or as long as ever, as something else limits it. Behind `l1`, another ring is slow, for whichever reason.
+    """
+    first = [Hop("a", "b", ("l0", "s0", "l1"), 2, 100, "dp"), Hop("b", "c", ("l1",), within, 60, "dp")]
+    second = [Hop("c", "d", ("l1", "s0", "l0"), 2, 100, "dp"), Hop("d", "a", ("l0",), 1.3, 100, "dp")]
+    row = found(job(first, second, ring("ef", 1.4, "l1"))).row(0, named=True)
+    assert (row["candidates"] or [row["subject"]]) == names
+
+
 def test_of_two_links_that_cannot_be_told_apart_both_are_named() -> None:
     """All pairs are between two leaves; other pairs clear the spine at which both links meet."""
     slow = [both(a, b, 2, "leaf-0 s1 leaf-1") for a, b in ("ad", "be")]
@@ -438,6 +449,15 @@ def test_two_troubles_have_two_culprits() -> None:
     left = slow_nic(name="left")
     right = job(ring("ABC", 3), ring("DEF"), both("A", "D", 3), both("B", "E"), name="right")
     assert sorted(named(together(left, right))) == [("slow_nic", "A"), ("slow_nic", "a")]
+
+
+@pytest.mark.parametrize(("of_c", "names"), [(1, ["a"]), (3, ["a", "c"])])
+def test_hops_around_a_ring_at_the_pace_of_a_slow_nic_wait_for_it(of_c: float, names: list[str]) -> None:
+    """Tokens of experts go from each of four NICs to each, and gradients around them in a ring, over the same pairs."""
+    around = [Hop(src, dst, None, max(2, of_c), 100, "ep") for src, dst in ("ab", "bc", "cd", "da")]
+    of_a = [Hop(src, dst, None, 2, 60, "ep") for src, dst in ("ac", "ad", "ba", "ca")]
+    others = [Hop(src, dst, None, of_c if "c" in (src, dst) else 1, 60, "ep") for src, dst in ("bd", "cb", "db", "dc")]
+    assert found(job(around, of_a, others, lost=200))["subject"].sort().to_list() == names
 
 
 def test_a_job_that_is_well_is_silent() -> None:

@@ -48,6 +48,16 @@ def test_who_pushes_at_its_usual_pace_is_slow_if_the_ring_does_not_stretch_all(o
     assert [name for name in found.filter("slow")["src_addr"] if name != "a"] == slow
 
 
+@pytest.mark.parametrize(("bucket", "slow"), [(29, ["a"]), (31, ["a", "b"]), (40, ["a", "b"])])
+def test_what_is_sent_early_as_slowly_as_the_slow_ring_clears_nobody(bucket: float, slow: list[str]) -> None:
+    """`b` first sends a bucket of 1 MB, as ever; 8 MB of the ring take 300 ms now, so 1 MB takes 37.5 ms."""
+    begins = [(step * 1000, 100) for step in range(6)] + [(6000 + step * 2000, 300) for step in range(3)]
+    ring = [(at + 50, at + 50 + length, src, dst, 8 * MB) for at, length in begins for src, dst in ("ab", "ba")]
+    first = [(at, at + bucket, "b", "a", MB) for at, _ in begins]
+    found = compared(placed(*ring, *first, kind="dp"))
+    assert found.filter("slow")["src_addr"].to_list() == slow
+
+
 @pytest.mark.parametrize(("times", "slow"), [(0, ["a", "b"]), (1, ["a"]), (3, ["a"])])
 def test_who_comes_last_to_its_ring_has_nothing_to_push(times: int, slow: list[str]) -> None:
     """In three steps that are slow `b` pushes in some."""
@@ -108,6 +118,19 @@ def test_hops_of_any_pace_up_to_the_slowest_may_all_wait_for_it(others: tuple[fl
         path_pace.paces(placed(*healthy, *rows, kind="dp", rings=["abcd"]), DEFAULT), DEFAULT
     )
     assert found["ring_bound"].all() == bound
+
+
+@pytest.mark.parametrize(("now", "near"), [((300, 300, 300, 300), "abcd"), ((300, 300, 300, 260), "abc")])
+def test_a_hop_as_slow_as_the_slowest_is_near_it_however_quick_it_was(now: tuple[float, ...], near: str) -> None:
+    """In healthy steps each hop waits for a while: `a` takes 100 ms, the others up to 30 % more."""
+    rows = [
+        (at, at + length, src, dst, 8 * MB)
+        for lengths, begins in (((100, 115, 130, 130), range(0, 6000, 1000)), (now, (6000, 8000, 10_000)))
+        for at in begins
+        for (src, dst), length in zip(RING, lengths, strict=True)
+    ]
+    found = compared(placed(*rows, kind="dp", rings=["abcd"]))
+    assert "".join(found.filter(pl.col("near") > -1)["src_addr"].sort()) == near
 
 
 def test_a_step_that_is_slow_for_another_reason_tells_nothing_of_who_pushed() -> None:

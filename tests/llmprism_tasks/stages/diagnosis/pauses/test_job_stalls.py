@@ -54,8 +54,13 @@ def test_steps_before_which_all_are_silent_for_long_are_stalls_of_the_job() -> N
         ((1, 4, 9, 12), JOB),
         ((1, 3, 5, 7), []),
         ((1, 3, 6, 8), JOB),
+        ((6, 7, 9, 10), JOB),
+        ((7, 8, 10, 11), []),
     ],
-    ids=["rare", "too few", "lasting", "each third", "about each third", "now and then", "each second", "not quite"],
+    ids=[
+        *("rare", "too few", "lasting", "each third", "about each third", "now and then", "each second", "not quite"),
+        *("half since the first", "most since the first"),
+    ],
 )
 def test_what_lasts_or_comes_at_a_distance_is_something_else(
     at: Sequence[int], rows: list[tuple[str, str, str]]
