@@ -199,7 +199,6 @@ def _find_steps(traffic: Traffic, settings: RhythmSettings, signs: Signs) -> Ste
     found = _steps_by_byte_clock(fitting)
     if (
         found is not None
-        and found.is_likely()
         and (
             (found.clarity >= CLOCKED_CLEAR_SIGMAS and not signs.by_turns)
             or found.turns_once(signs.turn_ns)
@@ -223,10 +222,18 @@ def _leaves_nothing(steps: Steps, traffic: Traffic) -> bool:
 
 
 def _steps_by_byte_clock(fitting: Fitting) -> Steps | None:
-    """Return what the template makes of a group that comes again by the byte clock; None without any."""
+    """Return what the template makes of a group that comes again by the byte clock; None without any.
+
+    It is the smallest one if it is likely. Else that is a layer, and the smallest of the others that explains all, if
+    silences between its segments are longer: among many, some explain all by chance."""
     traffic = fitting.traffic
-    step = byte_clock.step_bytes(traffic.starts, int(traffic.latest[-1]), traffic.sizes, traffic.pair)
-    return None if step is None else fitting.fit(fitting.template_of(step), clocked=True)
+    again = byte_clock.step_bytes(traffic.starts, int(traffic.latest[-1]), traffic.sizes, traffic.pair)
+    found = (fitting.fit(fitting.template_of(step), clocked=True) for step in again)
+    smallest = next(found, None)
+    if smallest is not None and smallest.is_likely():
+        return smallest
+    clear = (one for one in found if one is not None and one.clarity >= CLOCKED_CLEAR_SIGMAS)
+    return next((one for one in clear if _explains_all(one, fitting)), None)
 
 
 def _steps_by_silence_clock(tried: list[Steps], fitting: Fitting) -> Steps | None:
@@ -350,7 +357,7 @@ def _steps_between_pauses(several: Steps, fitting: Fitting, turn_ns: float) -> S
         return None
     fewest = max(2, int(several.period_ns / np.fmax(pause, turn_ns)))  # all of one is no longer than these
     found = _steps_by_byte_clock(fitting) if _has_equal_parts(several, fewest, fitting) else None
-    if found is None or not found.is_likely():
+    if found is None:
         return None
     times = several.template.sum() / found.template.sum()
     pauses = (
