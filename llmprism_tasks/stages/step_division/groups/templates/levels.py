@@ -104,6 +104,11 @@ class Steps(NamedTuple):
         )
 
 
+def clarity_of(between: Floats, inside: Floats) -> float:
+    """Return by how many standard deviations the logarithms of silences between steps are above those inside them."""
+    return float((between.mean() - inside.mean()) / np.sqrt(between.var() + inside.var() + LEAST_VARIANCE))
+
+
 def is_between_longer(larger: Steps, smaller: Steps) -> bool:
     """Say whether the silences between smaller segments are longer where larger ones end, too, and not by chance: those
     between several steps are as long as those between two.

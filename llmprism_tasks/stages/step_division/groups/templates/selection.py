@@ -39,6 +39,7 @@ from llmprism_tasks.stages.step_division.groups.templates.levels import (
     SAME_TEMPLATE,
     Steps,
     bytes_of_pairs,
+    clarity_of,
     explained_between,
     has_more,
     has_same_pairs,
@@ -350,7 +351,8 @@ def _steps_of_buckets(buckets: Steps, tried: list[Steps], fitting: Fitting) -> S
 def _steps_between_pauses(several: Steps, fitting: Fitting, turn_ns: float) -> Steps | None:
     """Return the steps of the byte clock, if some are as many bytes as several of it, and the silences after these are
     longer than one takes, or links turn no more than once in each: they are pauses, such as checkpoints. The optimizer
-    takes less.
+    takes less. But a forward pass may take longer than half of the buckets of gradients: the silences between steps
+    that are no pauses must be longer than those inside, too.
     """
     pause = _silence_between(several, fitting)
     if several.period_ns - pause <= MAJORITY * several.period_ns:
@@ -363,9 +365,24 @@ def _steps_between_pauses(several: Steps, fitting: Fitting, turn_ns: float) -> S
     pauses = (
         abs(times - max(round(times), 2)) <= SAME_TEMPLATE
         and not has_more(several, found, fitting.traffic)
-        and (pause >= found.period_ns or found.period_ns >= NEARLY_ALL * turn_ns)
+        and (
+            (pause >= found.period_ns and _clarity_without_pauses(found, several, fitting) >= CLOCKED_CLEAR_SIGMAS)
+            or found.period_ns >= NEARLY_ALL * turn_ns
+        )
     )
     return found._replace(ended=True) if pauses else None
+
+
+def _clarity_without_pauses(steps: Steps, several: Steps, fitting: Fitting) -> float:
+    """Return how clear steps are (`Steps.clarity`) where the silences after several of them, the pauses, do not count;
+    NaN where no others are seen."""
+    starts, latest = fitting.traffic.starts, fitting.traffic.latest
+    begins = fitting.silences.at
+    middle = (latest[begins - 1] + starts[begins]) // 2
+    ends = np.isin(middle, steps.until_ns)
+    between = fitting.silences.length[ends & ~np.isin(middle, several.until_ns)]
+    inside = fitting.silences.length[~ends]
+    return clarity_of(between, inside) if min(between.size, inside.size) else np.nan
 
 
 def _has_equal_parts(steps: Steps, fewest: int, fitting: Fitting) -> bool:

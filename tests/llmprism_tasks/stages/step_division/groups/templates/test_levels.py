@@ -229,6 +229,26 @@ def test_where_the_clock_tells_layers_that_explain_little_it_is_asked_again(
     assert (chosen is step) is found
 
 
+@pytest.mark.parametrize(("half", "paused"), [(115, False), (300, True)], ids=["buckets", "steps"])
+def test_a_forward_pass_that_takes_longer_than_half_of_the_buckets_is_no_pause(
+    half: int, monkeypatch: pytest.MonkeyPatch, *, paused: bool
+) -> None:
+    """After every six bursts comes a silence that is longer than three take, with what is silent in the middle."""
+    gaps = np.array([115, 115, half, 115, 115, 700] * STEP_COUNT)
+    starts = np.cumsum(40 + gaps) - gaps
+    traffic = bursts([0] * gaps.size, [UNIT] * gaps.size)._replace(starts=starts, ends=starts + 40, latest=starts + 40)
+    until = starts + 40 + gaps // 2
+    each = np.ones((gaps.size, 1), np.bool_)
+    steps, several = (
+        Steps(np.array([UNIT * n]), until[n - 1 :: n], starts[n - 1 :: n] + 40, each[::n], each[::n, 0], 1.0, 1.0)
+        for n in (3, 6)
+    )
+    monkeypatch.setattr(selection, "_steps_by_byte_clock", lambda _: steps)
+    fitting = Fitting(traffic, Silences(np.arange(1, gaps.size), np.log(gaps[:-1])), 0.1)
+    found = selection._steps_between_pauses(several, fitting, np.nan)
+    assert (found is not None) is paused
+
+
 def test_passes_that_move_equal_bytes_to_others_are_no_steps() -> None:
     count = 12
     sizes = [UNIT] * count
