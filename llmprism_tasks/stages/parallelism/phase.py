@@ -105,12 +105,15 @@ def _of_window(
 
 
 def _surer(found: Tables, before: Tables) -> Tables:
-    """Return the tables of a window with the layouts of the one before, of jobs of which it was surer and saw all."""
+    """Return the tables of a window with the layouts of the one before, of jobs of which it was surer and saw all.
+
+    That a job had not begun, or showed no steps, is sure and says nothing of its layout."""
     jobs, members, pairs = found
     seen = pl.concat([before[2].select("job_id", addr=end) for end in periodicity.PAIR])
     joined = members.join(seen, on=["job_id", "addr"], how="anti")
+    said = pl.any_horizontal(pl.col(name).is_not_null() for name in LAYOUT if name != "confidence")
     was_surer = (
-        jobs.join(before[0].select("job_id", was="confidence"), on="job_id")
+        jobs.join(before[0].filter(said).select("job_id", was="confidence"), on="job_id")
         .filter(pl.col("was") > pl.col("confidence"))
         .join(joined, on="job_id", how="anti")
     )

@@ -104,9 +104,15 @@ def alike_bytes_ratio(sent: Floats, tolerance: float = ALIKE_BYTES) -> float:
     sent : shape (senders, steps), bytes
     tolerance : ratio by which these may differ
     """
-    typical, in_all = np.median(sent, axis=1, keepdims=True), sent.sum(axis=1)
-    same = np.abs(sent - typical) <= tolerance * typical
-    return float((np.where(same, sent, 0.0).sum(axis=1) / np.maximum(in_all, 1.0)).mean())
+    alike, in_all = is_alike(sent, tolerance), sent.sum(axis=1)
+    return float((np.where(alike, sent, 0.0).sum(axis=1) / np.maximum(in_all, 1.0)).mean())
+
+
+def is_alike(sent: Floats, tolerance: float = ALIKE_BYTES) -> Flags:
+    """Say of each sender in which steps it sends about what it typically does: arguments as of `alike_bytes_ratio`."""
+    typical = np.median(sent, axis=1, keepdims=True)
+    alike: Flags = np.abs(sent - typical) <= tolerance * typical
+    return alike
 
 
 def ends_of_steps(each: Floats, back: Integers) -> Integers:

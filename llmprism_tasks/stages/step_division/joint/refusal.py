@@ -17,7 +17,8 @@ def groups_without_steps(joint: JointSteps, settings: RhythmSettings) -> pl.Data
     """Return the groups whose single pairs show no steps: `group`, `parts`.
 
     What they show are `parts` of a pipeline's steps where bytes come back, over links that show them, later than in the
-    one that they were sent in. And they are layers, or something else, where most bytes are sent in few of them. Where
+    one that they were sent in. And they are layers, or something else, where most bytes are sent in few of them, or
+    many of them have far fewer or more bytes than others: layers of the forward pass reduce no gradients. Where
     just a few NICs show them, all senders have to send the same in nearly all of them, as in the steps of a template.
     """
     refused = [joint.streams.found.select("group", parts=pl.lit(value=True)).clear()]
@@ -46,6 +47,7 @@ def _is_sent_alike(shown: ShownSteps, each: Floats, settings: RhythmSettings) ->
     sent = shown.by_sender(each)
     showing = shown.pairs.filter("shows")["sender"].n_unique()
     if showing >= settings.least_support * len(sent):
-        # Of captured steps 0.9 to 1 of the bytes are alike, of layers that were taken for steps 0.37.
-        return balance.alike_bytes_ratio(sent) >= MAJORITY
+        # Of captured steps 0.9 to 1 of the bytes are alike, of layers that were taken for steps 0.37. Layers of the
+        # backward pass may have most bytes: of the steps themselves 0.75 to 1 are alike, of such layers 0.53.
+        return balance.alike_bytes_ratio(sent) >= MAJORITY and balance.is_alike(sent).mean() >= NEARLY_ALL
     return balance.alike_bytes_ratio(sent, settings.byte_tolerance) >= NEARLY_ALL

@@ -418,6 +418,20 @@ def test_a_job_keeps_the_layout_of_the_window_before_where_that_was_surer() -> N
         assert_frame_equal(kept, expected)
 
 
+def test_a_window_before_the_first_steps_says_nothing_of_the_layout() -> None:
+    """However sure it is that all pairs are nothing."""
+    known = all_tables(GRADIENTS, micro_batches("ac"), micro_batches("bd"))
+    nothing = [pl.lit(None, known[0].schema[name]).alias(name) for name in LAYOUT if name != "confidence"]
+    before = (
+        known[0].with_columns(*nothing, confidence=pl.lit(1.0)),
+        known[1],
+        known[2].with_columns(kind=pl.lit("other")),
+    )
+    doubted = (known[0].with_columns(confidence=pl.lit(0.5)), *known[1:])
+    for kept, expected in zip(_surer(doubted, before), doubted, strict=True):
+        assert_frame_equal(kept, expected)
+
+
 def test_a_job_that_a_nic_has_joined_since_is_laid_out_anew() -> None:
     *rest, pairs = all_tables(GRADIENTS, micro_batches("ac"), micro_batches("bd"))
     poor = all_tables(messages("a", "b", [0, 17, 4000], MB))

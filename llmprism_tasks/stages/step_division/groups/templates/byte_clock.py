@@ -9,6 +9,7 @@ rest comes again with a longer period, the first was a part of a step.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -61,8 +62,9 @@ class _Traffic(NamedTuple):
     moved: list[Floats]
 
 
-def step_bytes(starts: Integers, last_end: int, sizes: Integers, pair: Integers) -> float | None:
-    """Return how many bytes of a group's traffic are a step; None where nothing comes again.
+def step_bytes(starts: Integers, last_end: int, sizes: Integers, pair: Integers) -> Iterator[float]:
+    """Yield how many bytes of a group's traffic may be a step, fewest first: nothing comes again with a longer period
+    once these are taken away. What steps vary by hides that of layers at times.
 
     Parameters
     ----------
@@ -79,8 +81,7 @@ def step_bytes(starts: Integers, last_end: int, sizes: Integers, pair: Integers)
     places = places[(places > SAME_PERIOD_PORTIONS) & (again[places] >= LEAST_CORRELATION)]
     places = places[again[places] >= STEP_OVER_BEST * again[places].max(initial=0.0)]
     exact = ((int(place), refine_period(correlation, int(place))) for place in places)
-    step = next((lag for place, lag in exact if _is_step(traffic, portion, place, lag)), None)
-    return None if step is None else float(step * portion)
+    yield from (float(lag * portion) for place, lag in exact if _is_step(traffic, portion, place, lag))
 
 
 def _is_step(traffic: _Traffic, portion: float, place: int, exact: float) -> bool:

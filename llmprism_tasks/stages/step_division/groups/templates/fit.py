@@ -16,11 +16,11 @@ from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
 from llmprism_tasks.stages.step_division.groups.templates.levels import (
     CLEAR_SIGMAS,
-    LEAST_VARIANCE,
     NEARLY_ALL,
     SAME_TEMPLATE,
     Steps,
     bytes_from_step_to_step,
+    clarity_of,
     explained_between,
 )
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
@@ -183,7 +183,7 @@ class Fitting(NamedTuple):
         between, inside = silences.length[at], silences.length[inner]
         clarity = np.nan
         if inside.size >= MAJORITY * between.size > 0:
-            clarity = float((between.mean() - inside.mean()) / np.sqrt(between.var() + inside.var() + LEAST_VARIANCE))
+            clarity = clarity_of(between, inside)
         begins = silences.at[at]
         ends = np.append(traffic.latest[begins - 1], traffic.latest[-1])
         until = np.append((ends[:-1] + traffic.starts[begins]) // 2, FOREVER)

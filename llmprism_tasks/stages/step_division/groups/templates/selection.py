@@ -39,6 +39,7 @@ from llmprism_tasks.stages.step_division.groups.templates.levels import (
     SAME_TEMPLATE,
     Steps,
     bytes_of_pairs,
+    clarity_of,
     explained_between,
     has_more,
     has_same_pairs,
@@ -199,7 +200,6 @@ def _find_steps(traffic: Traffic, settings: RhythmSettings, signs: Signs) -> Ste
     found = _steps_by_byte_clock(fitting)
     if (
         found is not None
-        and found.is_likely()
         and (
             (found.clarity >= CLOCKED_CLEAR_SIGMAS and not signs.by_turns)
             or found.turns_once(signs.turn_ns)
@@ -223,10 +223,18 @@ def _leaves_nothing(steps: Steps, traffic: Traffic) -> bool:
 
 
 def _steps_by_byte_clock(fitting: Fitting) -> Steps | None:
-    """Return what the template makes of a group that comes again by the byte clock; None without any."""
+    """Return what the template makes of a group that comes again by the byte clock; None without any.
+
+    It is the smallest one if it is likely. Else that is a layer, and the smallest of the others that explains all, if
+    silences between its segments are longer: among many, some explain all by chance."""
     traffic = fitting.traffic
-    step = byte_clock.step_bytes(traffic.starts, int(traffic.latest[-1]), traffic.sizes, traffic.pair)
-    return None if step is None else fitting.fit(fitting.template_of(step), clocked=True)
+    again = byte_clock.step_bytes(traffic.starts, int(traffic.latest[-1]), traffic.sizes, traffic.pair)
+    found = (fitting.fit(fitting.template_of(step), clocked=True) for step in again)
+    smallest = next(found, None)
+    if smallest is not None and smallest.is_likely():
+        return smallest
+    clear = (one for one in found if one is not None and one.clarity >= CLOCKED_CLEAR_SIGMAS)
+    return next((one for one in clear if _explains_all(one, fitting)), None)
 
 
 def _steps_by_silence_clock(tried: list[Steps], fitting: Fitting) -> Steps | None:
@@ -343,22 +351,38 @@ def _steps_of_buckets(buckets: Steps, tried: list[Steps], fitting: Fitting) -> S
 def _steps_between_pauses(several: Steps, fitting: Fitting, turn_ns: float) -> Steps | None:
     """Return the steps of the byte clock, if some are as many bytes as several of it, and the silences after these are
     longer than one takes, or links turn no more than once in each: they are pauses, such as checkpoints. The optimizer
-    takes less.
+    takes less. But a forward pass may take longer than half of the buckets of gradients: the silences between steps
+    that are no pauses must be longer than those inside, too.
     """
     pause = _silence_between(several, fitting)
     if several.period_ns - pause <= MAJORITY * several.period_ns:
         return None
     fewest = max(2, int(several.period_ns / np.fmax(pause, turn_ns)))  # all of one is no longer than these
     found = _steps_by_byte_clock(fitting) if _has_equal_parts(several, fewest, fitting) else None
-    if found is None or not found.is_likely():
+    if found is None:
         return None
     times = several.template.sum() / found.template.sum()
     pauses = (
         abs(times - max(round(times), 2)) <= SAME_TEMPLATE
         and not has_more(several, found, fitting.traffic)
-        and (pause >= found.period_ns or found.period_ns >= NEARLY_ALL * turn_ns)
+        and (
+            (pause >= found.period_ns and _clarity_without_pauses(found, several, fitting) >= CLOCKED_CLEAR_SIGMAS)
+            or found.period_ns >= NEARLY_ALL * turn_ns
+        )
     )
     return found._replace(ended=True) if pauses else None
+
+
+def _clarity_without_pauses(steps: Steps, several: Steps, fitting: Fitting) -> float:
+    """Return how clear steps are (`Steps.clarity`) where the silences after several of them, the pauses, do not count;
+    NaN where no others are seen."""
+    starts, latest = fitting.traffic.starts, fitting.traffic.latest
+    begins = fitting.silences.at
+    middle = (latest[begins - 1] + starts[begins]) // 2
+    ends = np.isin(middle, steps.until_ns)
+    between = fitting.silences.length[ends & ~np.isin(middle, several.until_ns)]
+    inside = fitting.silences.length[~ends]
+    return clarity_of(between, inside) if min(between.size, inside.size) else np.nan
 
 
 def _has_equal_parts(steps: Steps, fewest: int, fitting: Fitting) -> bool:

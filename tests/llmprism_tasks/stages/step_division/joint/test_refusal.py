@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 
 import polars as pl
@@ -67,3 +68,13 @@ def test_only_what_single_pairs_show_is_refused(
     assert joint.streams.together.streams.is_empty() != together
     monkeypatch.setattr(refusal.balance, "alike_bytes_ratio", lambda *_: 0.0)
     assert refusal.groups_without_steps(joint, settings().rhythm).height == refused
+
+
+@pytest.mark.parametrize(("forward", "steps"), [(10, 39), (12, 0)])
+def test_layers_without_gradients_beside_others_with_them_are_no_steps(forward: int, steps: int) -> None:
+    """All layers gather parameters, and most reduce gradients, in any order: most bytes are in layers alike."""
+    begins = every(1000, count=40)
+    backward = random.Random(4).sample(begins, 40 - forward)
+    rows = [*ring("abcd", begins, size=8 * MB), *ring("dcba", backward, size=60 * MB)]
+    joint = job_steps.steps_of_jobs(flows(rows).with_columns(job_id=pl.lit("j")), settings().rhythm)
+    assert joint.numbered["step"].n_unique() == steps

@@ -17,7 +17,8 @@ Sent = list[tuple[float, int, int]]
 def clock(records: Sent) -> float | None:
     pauses, pairs, sizes = (np.array(column) for column in zip(*records, strict=True))
     starts: Integers = (np.cumsum(pauses) * MS).astype(np.int64)
-    return byte_clock.step_bytes(starts, int(starts[-1]) + MS, sizes.astype(np.int64), pairs.astype(np.int64))
+    again = byte_clock.step_bytes(starts, int(starts[-1]) + MS, sizes.astype(np.int64), pairs.astype(np.int64))
+    return next(again, None)
 
 
 def jittered(rng: np.random.Generator, lasts: float, sigma: float = 0.1) -> float:

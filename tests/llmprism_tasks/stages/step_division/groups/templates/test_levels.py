@@ -182,11 +182,71 @@ def test_two_halves_are_one_step_if_its_silences_are_longer_and_not_by_chance(
     assert is_scatter_and_gather(whole, half) is (longer and two)
 
 
-@pytest.mark.parametrize(("others", "likely"), [(2, True), (3, False)])
+@pytest.mark.parametrize(("others", "likely"), [(3, True), (4, False)])
 def test_most_segments_are_like_a_likely_template_also_before_the_first_that_is(others: int, *, likely: bool) -> None:
     """Few segments of several steps each follow chatter of as many segments."""
     whole = [False] * others + [True] * 7
     assert cut(list(range(len(whole))), whole).is_likely() is likely
+
+
+@pytest.mark.parametrize(
+    ("whole", "likely"),
+    [
+        ([False, True, True, True, False], True),
+        ([True, False, True, True], True),
+        ([True, True, True, False, False, True], False),
+        ([False, True, True, False], False),
+    ],
+    ids=["cut off at both ends", "one between", "two between", "too few"],
+)
+def test_a_step_that_the_data_cut_off_is_no_reason_against_a_template(whole: list[bool], *, likely: bool) -> None:
+    assert cut(list(range(len(whole))), whole).is_likely() is likely
+
+
+CUT_OFF = [False, True, True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("whole", "clarity", "found"),
+    [
+        (CUT_OFF, CLOCKED_CLEAR_SIGMAS, True),
+        (CUT_OFF, CLOCKED_CLEAR_SIGMAS - A_BIT, False),
+        ([True, True, False, True, True, True], CLOCKED_CLEAR_SIGMAS, False),
+    ],
+    ids=["steps", "by chance", "leaves one"],
+)
+def test_where_the_clock_tells_layers_that_explain_little_it_is_asked_again(
+    whole: list[bool], clarity: float, monkeypatch: pytest.MonkeyPatch, *, found: bool
+) -> None:
+    """What comes again after more bytes has to leave nothing between the first and the last, and to be clear."""
+    traffic = bursts([0] * 12, [UNIT] * 12)
+    step = cut(list(range(1, 12, 2)), whole)._replace(clarity=clarity)
+    tried = [cut(list(range(12)), [True, False] * 6), step]
+    monkeypatch.setattr(selection.byte_clock, "step_bytes", lambda *_: iter([0.0, 1.0]))
+    monkeypatch.setattr(Fitting, "template_of", lambda _, again: int(again))
+    monkeypatch.setattr(Fitting, "fit", lambda _, place, **__: tried[place])
+    chosen = selection._steps_by_byte_clock(Fitting(traffic, Silences(*np.zeros((2, 0), np.int64)), 0.1))
+    assert (chosen is step) is found
+
+
+@pytest.mark.parametrize(("half", "paused"), [(115, False), (300, True)], ids=["buckets", "steps"])
+def test_a_forward_pass_that_takes_longer_than_half_of_the_buckets_is_no_pause(
+    half: int, monkeypatch: pytest.MonkeyPatch, *, paused: bool
+) -> None:
+    """After every six bursts comes a silence that is longer than three take, with what is silent in the middle."""
+    gaps = np.array([115, 115, half, 115, 115, 700] * STEP_COUNT)
+    starts = np.cumsum(40 + gaps) - gaps
+    traffic = bursts([0] * gaps.size, [UNIT] * gaps.size)._replace(starts=starts, ends=starts + 40, latest=starts + 40)
+    until = starts + 40 + gaps // 2
+    each = np.ones((gaps.size, 1), np.bool_)
+    steps, several = (
+        Steps(np.array([UNIT * n]), until[n - 1 :: n], starts[n - 1 :: n] + 40, each[::n], each[::n, 0], 1.0, 1.0)
+        for n in (3, 6)
+    )
+    monkeypatch.setattr(selection, "_steps_by_byte_clock", lambda _: steps)
+    fitting = Fitting(traffic, Silences(np.arange(1, gaps.size), np.log(gaps[:-1])), 0.1)
+    found = selection._steps_between_pauses(several, fitting, np.nan)
+    assert (found is not None) is paused
 
 
 def test_passes_that_move_equal_bytes_to_others_are_no_steps() -> None:
