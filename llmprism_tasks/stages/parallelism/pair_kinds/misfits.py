@@ -66,7 +66,8 @@ def misfits(job: Job, label: Labels) -> dict[str, int]:
     found["unanswered"] = int((is_[PP] & ~np.isin(job.back, job.link[is_[PP]])).sum())
     found["apart"] = _count_missing_pairs(job, is_[EP], is_[DP])
     found["crowded"] = _count_excess_peers(job, is_[CP], RING_PEERS) + _count_excess_peers(job, is_[DP], TREE_PEERS)
-    ring = connected_components(job.src[is_[DP]], job.dst[is_[DP]], n)
+    shared = is_[DP] | _carries_gradients_too(job, is_[EP])
+    ring = connected_components(job.src[shared], job.dst[shared], n)
     # Blocks may share the hops of a ring of gradients that they are part of, and gradients those of tokens and blocks.
     along = is_[CP] & (ring[job.src] == ring[job.dst])
     found["open"] = _count_open_ends(job, is_[CP] & ~along, is_[CP]) + _count_open_ends(job, along, is_[CP] | is_[DP])
@@ -173,6 +174,12 @@ def _count_open_ends(job: Job, ring: npt.NDArray[np.bool_], onward: npt.NDArray[
     )
     lost, found = sending[0] - receiving[1], receiving[0] - sending[1]
     return int((np.maximum(lost, 0) + np.maximum(found, 0)).sum())
+
+
+def _carries_gradients_too(job: Job, exchange: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return which pairs of an exchange carry more than its others do: gradients go along them as well."""
+    more: npt.NDArray[np.bool_] = job.role > job.role[exchange].min(initial=job.role.max(initial=0))
+    return exchange & more
 
 
 def _has_rail_crossing(job: Job, exchange: npt.NDArray[np.bool_]) -> bool:

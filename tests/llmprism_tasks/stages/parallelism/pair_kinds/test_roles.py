@@ -104,6 +104,20 @@ def test_gradients_that_share_a_pair_with_tokens_carry_more_than_tokens_alone(mb
     assert {seen[link] for link in links} == {told}
 
 
+def test_the_ring_of_all_replicas_may_go_along_pairs_that_exchange_tokens() -> None:
+    """Two groups of four share experts each, and all eight a ring of gradients. It leaves a group in one place alone.
+    The replicas of each expert reduce between the groups, layer by layer: no stages send to each other."""
+    ring = around("abcdefgh")
+    shared, between = [link for link in ring if link not in ("de", "ha")], ["de", "ha"]
+    tokens = [link for group in ("abcd", "efgh") for link in all_with_all(group) if link not in shared]
+    replicas = both_ways("ae", "bf", "cg", "dh")
+    seen = kinds(
+        seeming(tokens, "ep", 5), seeming(shared, "ep", 13), seeming(between, "dp", 8), seeming(replicas, "dp", 3)
+    )
+    assert {seen[link] for link in [*replicas, *between]} == {"dp"}
+    assert {seen[link] for link in [*tokens, *shared]} == {"ep"}
+
+
 @pytest.mark.parametrize(("links", "told"), [(LINKS, "pp"), (LINKS[::2], "other")])
 def test_what_links_the_rings_of_gradients_both_ways_is_a_pipeline(links: list[str], told: str) -> None:
     """Context is shared within a gradient group: there are two, so this is no ring of context."""
