@@ -378,7 +378,7 @@ def _end_early_for_busy_pairs(
     early = busy[np.searchsorted(group.pairs["pair"].to_numpy(), found.streams["pair"].to_numpy())]
     return found._replace(
         until_ns=np.concatenate([found.until_ns, ends, steps.ends_ns[-1:][:is_over], [FOREVER]]),
-        number=np.concatenate([found.number, found.number, [-1] * is_over]),
+        number=np.concatenate([found.number, found.number, np.full(is_over, -1)]),
         low=found.low + early * (until.size + 1),
         high=found.high + early * (until.size + 1 + is_over),
     )

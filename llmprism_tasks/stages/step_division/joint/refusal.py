@@ -49,5 +49,7 @@ def _is_sent_alike(shown: ShownSteps, each: Floats, settings: RhythmSettings) ->
     if showing >= settings.least_support * len(sent):
         # Of captured steps 0.9 to 1 of the bytes are alike, of layers that were taken for steps 0.37. Layers of the
         # backward pass may have most bytes: of the steps themselves 0.75 to 1 are alike, of such layers 0.53.
-        return balance.alike_bytes_ratio(sent) >= MAJORITY and balance.is_alike(sent).mean() >= NEARLY_ALL
+        # The data may begin in the middle of the first step, and end in that of the last.
+        inner = sent[:, 1:-1] if sent.shape[1] > 2 else sent[:, :1]
+        return bool(balance.alike_bytes_ratio(sent) >= MAJORITY and balance.is_alike(inner).mean() >= NEARLY_ALL)
     return balance.alike_bytes_ratio(sent, settings.byte_tolerance) >= NEARLY_ALL
