@@ -107,7 +107,8 @@ def _of_window(
 def _surer(found: Tables, before: Tables) -> Tables:
     """Return the tables of a window with the layouts of the one before, of jobs of which it was surer and saw all.
 
-    That a job had not begun, or showed no steps, is sure and says nothing of its layout."""
+    That a job had not begun, or showed no steps, is sure and says nothing of its layout.
+    """
     jobs, members, pairs = found
     seen = pl.concat([before[2].select("job_id", addr=end) for end in periodicity.PAIR])
     joined = members.join(seen, on=["job_id", "addr"], how="anti")

@@ -99,9 +99,11 @@ def _of_one_exchange(last: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
 
     NICs that have no exchange in common are late together because all of them wait, such as for a slow ring.
     """
+    if last.is_empty():
+        return last
     hosts = evidence.members.select(*NIC, "host")
     nics = last.join(hosts, on=NIC, how="left", maintain_order="left").with_row_index("nic")
-    sent = nic_pairs.pairs_of(nic_pairs.in_order(evidence.flows), ["job_id", "kind", *nic_pairs.PAIR])
+    sent = nic_pairs.named(evidence.of_jobs(last["job_id"]).select("job_id", *PAIR).unique())
     ends = [nics.select("job_id", pl.col("nic").alias(f"{end}_nic"), pl.col("addr").alias(end)) for end in PAIR]
     direct = sent.join(ends[0], on=["job_id", PAIR[0]]).join(ends[1], on=["job_id", PAIR[1]])
     links = [direct.select("src_addr_nic", "dst_addr_nic")]

@@ -105,13 +105,16 @@ def _since_warm_up(steps: Steps, evidence: Evidence, every: Settings) -> tuple[S
     A run warms up: it compiles, and connects its ranks as they first exchange data. So its first steps are neither
     slow nor a habit. Where the look-back begins later than the run, its first steps were not seen.
     """
-    began = evidence.flows.filter(pl.col("job_id") == steps.job_id)["flow_start_ns"].sort().head(1).to_list()
-    seen_since_ns = evidence.window.lookback(every.window.lookback_windows).start_ns + steps.model.usual_ns
+    of_job = pl.col("job_id") == steps.job_id
     first = int((steps.lengths <= steps.model.least_ns(every.diagnosis)).argmax())
-    if not first or not began or began[0] < seen_since_ns:
+    if first == 0:
+        return steps, evidence
+    began_ns = evidence.flows.filter(of_job).select(pl.col("flow_start_ns").min()).item()
+    seen_since_ns = evidence.window.lookback(every.window.lookback_windows).start_ns + steps.model.usual_ns
+    if began_ns is None or began_ns < seen_since_ns:
         return steps, evidence
     usual = steps.since(first)
-    warming = (pl.col("job_id") == steps.job_id) & pl.col("since_ns").is_between(began[0], usual.starts[0] - 1)
+    warming = of_job & pl.col("since_ns").is_between(began_ns, usual.starts[0] - 1)
     return usual, dataclasses.replace(evidence, pauses=evidence.pauses.filter(~warming))
 
 

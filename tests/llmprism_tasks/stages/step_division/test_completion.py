@@ -62,6 +62,14 @@ def last_step(first: float, *, begin: float, stall: float, rest_length: float = 
 AFTER = ring("ab", every(1000, count=20, start=61_000))
 
 
+def test_a_step_that_has_hardly_begun_when_it_is_held_over_the_edge_is_the_next_window_s() -> None:
+    """It does a hundredth of its bytes, and a link is down for four of its periods: it is long overdue at the edge."""
+    held = last_step(0.01, begin=58_900, stall=4000)
+    first, second = reported(ring("ab", STEPS), held, ring("ab", every(1000, count=10, start=63_500)))
+    assert first == []
+    assert second[0] == 63_000
+
+
 def test_a_step_before_the_edge_is_the_first_window_s() -> None:
     assert reported(ring("ab", [*STEPS, 58_900]), AFTER) == ([59_000], every(1000, count=20, start=61_100))
 

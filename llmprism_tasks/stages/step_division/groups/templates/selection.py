@@ -226,7 +226,8 @@ def _steps_by_byte_clock(fitting: Fitting) -> Steps | None:
     """Return what the template makes of a group that comes again by the byte clock; None without any.
 
     It is the smallest one if it is likely. Else that is a layer, and the smallest of the others that explains all, if
-    silences between its segments are longer: among many, some explain all by chance."""
+    silences between its segments are longer: among many, some explain all by chance.
+    """
     traffic = fitting.traffic
     again = byte_clock.step_bytes(traffic.starts, int(traffic.latest[-1]), traffic.sizes, traffic.pair)
     found = (fitting.fit(fitting.template_of(step), clocked=True) for step in again)
