@@ -18,7 +18,7 @@ from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
 from llmprism_tasks.stages.liveness.kernels.trickle import trickles
 from llmprism_tasks.stages.step_division.stage_lines import ends_of_pairs, main_pairs
 from llmprism_tasks.stages.traffic import nic_pairs
-from llmprism_tasks.stages.traffic.both_ways import both_ways
+from llmprism_tasks.stages.traffic.both_ways import IDLE_SHARE_OF_NIC, both_ways
 
 MOST_FOREIGN_PAIRS = 0.25
 """Share of a job's pairs, at most, that may be foreign: a job of four NICs has one copy, and not three."""
@@ -26,10 +26,6 @@ MOST_FOREIGN_PAIRS = 0.25
 IDLE_SHARE_OF_PAIR = 0.02
 """Share of what a pair usually moves in as long a time up to which it trains no more: heartbeats and logs of a job that
 stands still are a thousandth of its training, and nobody calls a job fifty times slower a job at work."""
-
-IDLE_SHARE_OF_NIC = 0.002
-"""The same as a share of what either of its NICs moves both ways: chatter moves at most 0.0004 of that, the
-smallest activations 0.013. Pairs that sent once, at the start, have no usual pace to compare with."""
 
 CHATTER_BYTES = 65_536
 """Bytes below which a record that nothing follows is chatter: no activation is smaller, and logs have 20 kB. What a

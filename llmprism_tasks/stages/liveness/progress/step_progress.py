@@ -15,7 +15,7 @@ import polars as pl
 from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.liveness.foreign import CHATTER_BYTES, IDLE_SHARE_OF_NIC, MOST_FOREIGN_PAIRS
+from llmprism_tasks.stages.liveness.foreign import CHATTER_BYTES, MOST_FOREIGN_PAIRS
 from llmprism_tasks.stages.liveness.progress.next_send import moments_of_pairs, next_sends, share_of_lost
 from llmprism_tasks.stages.liveness.progress.turn import in_turn
 from llmprism_tasks.stages.liveness.progress.usual_pause import is_at_usual_pause, pauses_alike, usual_pauses
@@ -29,8 +29,8 @@ from llmprism_tasks.stages.liveness.progress.whole_steps import (
 )
 from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.step_division.periodicity import PAIR
-from llmprism_tasks.stages.traffic.both_ways import both_ways
-from llmprism_tasks.stages.traffic.clusters import addresses, connected_nics, numbered_ends
+from llmprism_tasks.stages.traffic.both_ways import acknowledging_pairs
+from llmprism_tasks.stages.traffic.clusters import connected_nics
 from llmprism_tasks.stages.traffic.opposite import opposite
 
 TEMPLATE_STEPS = 8
@@ -186,20 +186,6 @@ def _participating_pairs(steps: pl.DataFrame) -> pl.DataFrame:
     sent = steps.group_by(*PAIR, "step").agg(pl.col("bytes").sum())
     often = 2 * pl.len() >= steps["step"].n_unique()
     return sent.group_by(PAIR).agg(usual=pl.col("bytes").median(), often=often).filter("often").drop("often")
-
-
-def acknowledging_pairs(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return the pairs that move next to nothing beside what their NICs move: they acknowledge what they receive.
-
-    A transport does so, be its process alive or not. Such a pair is due at no time, and a ring that it answers still
-    goes one way.
-
-    Parameters
-    ----------
-    pairs : `src_addr`, `dst_addr`, `usual` (bytes per step)
-    """
-    moved = both_ways(*numbered_ends(pairs, addresses(pairs)), pairs["usual"].to_numpy())
-    return pairs.filter(pl.col("usual") < IDLE_SHARE_OF_NIC * pl.Series(moved)).select(PAIR)
 
 
 def pairs_outside_steps(steps: pl.DataFrame, pairs: pl.DataFrame, periodic: pl.Series) -> pl.Series:

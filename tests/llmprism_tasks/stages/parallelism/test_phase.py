@@ -163,6 +163,14 @@ def test_a_pair_is_what_it_is_in_either_run() -> None:
     assert pairs.filter(src_addr="a", dst_addr="c")["kind"].item() == "pp"
 
 
+@pytest.mark.parametrize(("back", "expected"), [(0.0019, "other"), (0.0021, "dp")])
+def test_what_acknowledges_gradients_is_none(back: float, expected: str) -> None:
+    begins = every(PERIOD, count=STEPS, start=700)
+    gradients, answers = ring("abcd", begins, size=800 * MB), ring("dcba", begins, size=round(800 * MB * back))
+    _, pairs = identified(gradients, answers)
+    assert pairs.filter(src_addr="b", dst_addr="a").select("kind", "confidence").row(0) == (expected, 1.0)
+
+
 @pytest.mark.parametrize(("count", "expected"), [(9, "dp"), (10, "pp")])
 def test_micro_batches_fill_a_quarter_of_the_step(count: int, expected: str) -> None:
     """Nine of them take 247 ms of a second, ten 278."""

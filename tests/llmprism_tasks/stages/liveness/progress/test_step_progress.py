@@ -15,7 +15,6 @@ from llmprism_tasks.stages.liveness.progress.step_progress import (
     StepProgress,
     _are_micro_batches,
     _is_whole,
-    acknowledging_pairs,
     pairs_outside_steps,
     step_progress_at,
 )
@@ -196,12 +195,3 @@ def test_a_few_pairs_without_a_period_that_nothing_comes_back_to_are_due_at_no_t
     )
     periodic = pl.Series([number for number, one in enumerate(ends) if one not in irregular], dtype=pl.Int64)
     assert sorted(ends[number] for number in pairs_outside_steps(steps, steps, periodic)) == aside
-
-
-@pytest.mark.parametrize(("back", "acknowledge"), [(0.001, True), (0.01, False)])
-def test_what_acknowledges_a_ring_takes_no_part_in_it(back: float, acknowledge: bool) -> None:
-    """Acknowledgements are a thousandth of what is sent, the smallest activations a hundredth."""
-    sizes = dict.fromkeys(RING, 100.0 * MB) | {one[::-1]: back * 100 * MB for one in RING}
-    pairs = pl.DataFrame([(*one, size) for one, size in sizes.items()], ["src_addr", "dst_addr", "usual"], orient="row")
-    found = {"".join(pair) for pair in acknowledging_pairs(pairs).rows()}
-    assert found == ({one[::-1] for one in RING} if acknowledge else set())
