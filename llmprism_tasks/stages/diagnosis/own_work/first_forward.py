@@ -19,9 +19,10 @@ FORWARD_AND_BACKWARD = 3
 """Forward and backward pass of a micro-batch, in forward passes: the backward pass computes gradients of the inputs and
 of the weights, each as much work as the forward pass (Narayanan and others, 2021, section 4)."""
 
-UNANSWERED = 2
-"""Micro-batches that a last stage has at most before it sends its first gradient, in 1F1B: the stage before it is one
-forward pass ahead, and makes one more before it waits for a gradient (Narayanan and others, 2021, figure 4)."""
+UNANSWERED = 2.5
+"""Micro-batches below which a last stage has received before it sends its first gradient, in 1F1B: the stage before it
+is one forward pass ahead, and makes one more before it waits for a gradient (Narayanan and others, 2021, figure 4). In
+GPipe it has three or more. They are counted by their bytes: a message may come in two parts, or be longer."""
 
 BEFORE_ANY_PASS = 0.05
 """Ratio of the time for which a GPU's outputs are apart, on average in a step, in which it finishes no pass: what it

@@ -67,7 +67,7 @@ class Entries(NamedTuple):
     output_ns : start of the first output; `NO_TIME` without one
     last : whether the first output goes to where the first input came from
     outputs, together : how many outputs there are, and how many of them start before the first has ended
-    unanswered, first_input : how many inputs start before the first output, and how many before the first has ended
+    unanswered, first_input : bytes of the inputs that start before the first output, and before the first has ended
     """
 
     input_ns: Integers
@@ -98,7 +98,7 @@ def entries(
     sending, receiving = (transfers.senders, transfers.receivers), (transfers.receivers, transfers.senders)
     inputs, outputs = _ways(transfers, wanted, piped, receiving), _ways(transfers, wanted, piped, sending)
     exchanges = _ways(transfers, wanted, synchronising, sending, receiving)
-    every, _ = _count_transfers(transfers, steps, outputs, steps.starts, steps.starts)
+    every, _, _ = _count_transfers(transfers, steps, outputs, steps.starts, steps.starts)
     apart = (steps.ends - steps.starts) / np.maximum(every, 1)
     shortest_ns = np.ceil(at_once * apart).astype(np.int64)
     passes_ns = steps.starts + shortest_ns
@@ -112,11 +112,11 @@ def entries(
     exchanged_ns = _last_ends(transfers, steps, exchanges, output_ns)
     waits = input_ns != NO_TIME
     begins_ns = np.where(waits, input_ns, np.where(exchanged_ns != NO_TIME, exchanged_ns, steps.starts))
-    counts = _count_transfers(transfers, steps, outputs, since, first.ends)
-    _, unanswered = _count_transfers(transfers, steps, inputs, steps.starts, output_ns)
-    _, first_input = _count_transfers(transfers, steps, inputs, steps.starts, came.ends)
+    count, together, _ = _count_transfers(transfers, steps, outputs, since, first.ends)
+    _, _, unanswered = _count_transfers(transfers, steps, inputs, steps.starts, output_ns)
+    _, _, first_input = _count_transfers(transfers, steps, inputs, steps.starts, came.ends)
     last = waits & (came.others == first.others)
-    return Entries(input_ns, begins_ns, output_ns, last, *counts, unanswered, first_input)
+    return Entries(input_ns, begins_ns, output_ns, last, count, together, unanswered, first_input)
 
 
 def _ways(transfers: Transfers, wanted: Flags, kind: int, *ends: tuple[Integers, Integers]) -> Ways:
@@ -190,10 +190,12 @@ def _last_ends(transfers: Transfers, steps: Steps, ways: Ways, by: Integers) -> 
 @kernel(TRANSFERS, STEPS, WAYS, INT64S, INT64S)
 def _count_transfers(
     transfers: Transfers, steps: Steps, ways: Ways, since: Integers, over: Integers
-) -> tuple[Integers, Integers]:
-    """Count the transfers of each step as `_first_transfers` does, and those of them that start before another time."""
+) -> tuple[Integers, Integers, Integers]:
+    """Count the transfers of each step as `_first_transfers` does, and those of them that start before another time,
+    with their bytes."""
     starts = transfers.starts
-    count, together = np.zeros(steps.starts.size, np.int64), np.zeros(steps.starts.size, np.int64)
+    size = steps.starts.size
+    count, together, sent = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, np.int64)
     for way in range(ways.owners.size):
         i, until = ways.begins[way], ways.untils[way]
         for step in range(steps.bounds[ways.owners[way]], steps.bounds[ways.owners[way] + 1]):
@@ -201,6 +203,8 @@ def _count_transfers(
             while i < until and starts[i] <= steps.ends[step]:
                 if starts[i] >= since[step]:
                     count[step] += 1
-                    together[step] += starts[i] < over[step]
+                    if starts[i] < over[step]:
+                        together[step] += 1
+                        sent[step] += transfers.sizes[i]
                 i += 1
-    return count, together
+    return count, together, sent

@@ -144,6 +144,14 @@ def test_a_last_stage_that_gets_all_its_inputs_before_it_answers_shows_no_pass(
     assert own_ms(found) == {"a": 100} | own
 
 
+def test_an_input_in_two_parts_is_one() -> None:
+    """A sender whose receiver is busy fills the buffers first, and sends the rest later."""
+    forward = [(100, 102, "a", "b", 8 * MB), (140, 141, "a", "b", 2 * MB), (251, 253, "a", "b", 6 * MB)]
+    back = [(252 + 40 * i, 254 + 40 * i, "b", "a", 8 * MB) for i in range(2)]
+    found = own_work(kinds(pp=[row for row in [*forward, *back] for _ in range(2)]), steps("ab"), groups())
+    assert own_ms(found)["b"] == 150
+
+
 def test_who_relays_for_another_gpu_shows_no_pass_of_its_own() -> None:
     """The gradients of `b` go to `a` by way of `d`, on the rail of `a`; those of `c` do not."""
     rows = replica("a", "b", "c", start=100)
