@@ -43,6 +43,7 @@ def compute_gap_work(
     - `pace`: root of the sum of squared gaps. It grows with the gaps as their sum does, but not if a stall cuts a gap
       in two, and hardly with pauses inside a burst
     - `share`: ratio of the step that is silent
+    - `exchanges`: how many bursts with gaps between them were seen
     """
     found = step_gaps.exchanges(
         flows.transfers, flows.numbers, flows.of(jobs), early=early, piped=flows.number("pp"), sent_only=sent_only
@@ -52,8 +53,9 @@ def compute_gap_work(
     np.add.at(length, found.step, gaps)
     np.add.at(squares, found.step, gaps * gaps)
     np.maximum.at(longest, found.step, gaps)
+    many = np.bincount(found.step, minlength=flows.steps.height)
     return (
-        flows.steps.with_columns(own_ns=length, pace=squares, later_ns=length - longest)
+        flows.steps.with_columns(own_ns=length, pace=squares, later_ns=length - longest, exchanges=many)
         .filter(pl.Series(length > 0))
         .with_columns(pl.col("pace").sqrt(), share=pl.col("own_ns") / (pl.col("end_ns") - pl.col("start_ns")))
     )

@@ -29,32 +29,53 @@ def kept_leads(found: Exchanges, flows: NicArrays) -> Integers:
     before it, and so had a longer lead, it has computed for less than before it came and waits longer again, both by as
     much, where leads are kept. Where they are not, neither has to do with its lead. What it computes also varies with
     its job's steps, and how long it waits with the slowest rank, so the mean of both tells more than each. In most
-    comparisons most of the change must come back, more often than by chance. A wait that is too short to part a record
-    is not seen, so all four must be seen. Each place of a job's step is judged by itself, for parameters may be
+    comparisons most of the change must come back, more often than by chance. All four waits must be seen, in a record of
+    what was sent ahead or in one with the rest. Each place of a job's step is judged by itself, for parameters may be
     gathered ahead up to a bound, and all may wait for gradients; where its own comparisons do not decide, those of the
-    whole step do. The longest lead of a step is left out: who has it may send ahead before the exchange ends, which is
-    not seen.
+    whole step do. Of all changes of a lead, the smaller half is mostly noise, and has no vote. The longest lead of a
+    step is left out, and does not speak for the job: who has it may send ahead before the exchange ends, which is not
+    seen.
     """
     follows = np.zeros(found.step.size, np.bool_)
     follows[1:] = found.step[1:] == found.step[:-1]
     many = np.bincount(found.step, minlength=flows.steps.height)
     place = np.arange(found.step.size) - (np.cumsum(many) - many)[found.step]
     now, before = _same_place(found.step, follows, many, flows.numbers.endpoints)
-    waits = found.waited[np.stack([now - 1, before - 1, now, before])]
+    waited = found.waited + _waited_within(found, flows)
+    waits = waited[np.stack([now - 1, before - 1, now, before])]
     longer, again = waits[0] - waits[1], waits[2] - waits[3]
     less = found.computed[before] - found.computed[now]
+    longest = np.zeros(many.size, np.int64)
+    np.maximum.at(longest, found.step, waited)
+    inner = waits[:2] < longest[found.step[np.stack([now, before])]]
     seen = (waits > 0).all(axis=0) & (longer != 0)
     places = pl.DataFrame({"job_id": flows.steps["job_id"].gather(found.step), "place": place})
-    kept = places[now[seen]].with_columns(kept=pl.Series((again + less)[seen] / 2 / longer[seen] > MAJORITY))
-    of_job, of_place = (_are_kept(kept, by) for by in (["job_id"], ["job_id", "place"]))
+    kept = places[now[seen]].with_columns(
+        kept=pl.Series((again + less)[seen] / 2 / longer[seen] > MAJORITY),
+        longer=pl.Series(np.abs(longer[seen])),
+        inner=pl.Series(inner.all(axis=0)[seen]),
+    )
+    kept = kept.filter(pl.col("longer") >= pl.col("longer").median().over("job_id"))
+    of_job, of_place = _are_kept(kept.filter("inner"), ["job_id"]), _are_kept(kept, ["job_id", "place"])
     known = places.join(of_place, on=["job_id", "place"], how="left", maintain_order="left").join(
         of_job, on="job_id", how="left", maintain_order="left", suffix="_of_job"
     )
     keeps = known.select(pl.coalesce("keeps", "keeps_of_job", pl.lit(value=False))).to_series().to_numpy()
-    longest = np.zeros(many.size, np.int64)
-    np.maximum.at(longest, found.step, found.waited)
-    lead = np.roll(found.waited, 1)
+    lead = np.roll(waited, 1)
     return np.where(follows & keeps & (lead < longest[found.step]), lead, 0)
+
+
+def _waited_within(found: Exchanges, flows: NicArrays) -> Integers:
+    """Return for how long exchanges lasted beyond what their bytes take, ns, at the best pace of their job.
+
+    What was sent ahead by less than the collector's idle timeout is in one record with the rest.
+    """
+    job = flows.steps["job_id"].rank("dense").to_numpy()[found.step].astype(np.int64)
+    pace = found.lasted / np.maximum(found.sizes, 1)
+    best = np.full(job.max(initial=0) + 1, np.inf)
+    np.minimum.at(best, job[found.sizes > 0], pace[found.sizes > 0])
+    needed = np.where(found.sizes > 0, found.sizes * best[job], found.lasted)
+    return np.maximum(found.lasted - needed, 0).astype(np.int64)
 
 
 def _are_kept(kept: pl.DataFrame, by: list[str]) -> pl.DataFrame:

@@ -55,7 +55,7 @@ def own_work(
     sorted by `STEP`: the columns of `steps`, the columns measured by `compute_gap_work` or `first_forward_work` (NULL
     if only the other measures them), `component` (of peers; NULL without replicas), `members` (number of peers, the NIC
     itself included), `excess` (of the pace over the peers', as a ratio, or of `own_ns` if there is one peer and
-    that is longer by less than half as much; NULL without peers)
+    that is longer by less than half as much; NULL without peers, and where most of them show fewer exchanges)
     """
     seen = to_nic_arrays(without_logs(flows), steps)
     jobs = seen.pairs["job_id"].unique()
@@ -74,7 +74,11 @@ def own_work(
     # A burst in the middle of a peer's gap makes its pace smaller, though it computes for as long. Others outvote it.
     cut = (excess > 0) & (longer < MAJORITY * excess) & (pl.col("members") < LEAST_VOTERS)
     shown = pl.when(cut).then(longer).otherwise(excess)
-    return grouped.with_columns(excess=shown).drop("relieved").sort(STEP)
+    # Where a collector joins two exchanges, what was computed between them is not seen.
+    joined = (pl.col("exchanges").rank("min").over(PEER_COLUMNS) - 1 > MAJORITY * pl.col("members")).fill_null(
+        value=False
+    )
+    return grouped.with_columns(excess=pl.when(~joined).then(shown)).drop("relieved", "exchanges").sort(STEP)
 
 
 def _without_lost_messages(passes: pl.DataFrame) -> pl.DataFrame:

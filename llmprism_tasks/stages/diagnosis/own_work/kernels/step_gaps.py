@@ -45,11 +45,14 @@ class Exchanges(NamedTuple):
     step : in which they begin
     computed : ns for which the endpoint computed before it came; 0 where that is not known
     waited : ns from the end of what it sent ahead until the exchange began; 0 where it sent nothing ahead
+    lasted, sizes : ns and bytes of the exchange without what went ahead
     """
 
     step: Integers
     computed: Integers
     waited: Integers
+    lasted: Integers
+    sizes: Integers
 
 
 def exchanges(
@@ -73,7 +76,8 @@ def exchanges(
     first = np.flatnonzero(~follows_early)
     last = np.append(first[1:], follows_early.size)[: first.size] - 1
     computed = np.where(known, bursts.begins - since, 0)[first]
-    return Exchanges(bursts.step[first], computed, np.maximum(bursts.begins[last] - bursts.over[first], 0))
+    waited = np.maximum(bursts.begins[last] - bursts.over[first], 0)
+    return Exchanges(bursts.step[first], computed, waited, (bursts.over - bursts.begins)[last], bursts.sizes[last])
 
 
 def _bursts_of_endpoints(transfers: Transfers, steps: Steps, wanted: Flags, *, sent_only: bool) -> Bursts:

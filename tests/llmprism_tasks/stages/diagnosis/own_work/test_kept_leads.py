@@ -106,10 +106,11 @@ def test_few_comparisons_may_agree_by_chance() -> None:
     assert share_kept(job(2, beside=True).filter(pl.col("src_addr") == "a"), 2) == 0
 
 
+@pytest.mark.parametrize("parts_ms", [1, 1000])
 @pytest.mark.parametrize(("beside", "met"), [(True, BUCKETS), (True, 2), (True, 4), (False, BUCKETS)])
-def test_a_rank_that_is_a_tenth_slower_has_a_tenth_more_work(beside: bool, met: int) -> None:
-    """Also where all wait for each other after some of the exchanges."""
-    found = own_work(job(24, beside=beside, met=met), steps(24), NICS, sent_only=True)
+def test_a_rank_that_is_a_tenth_slower_has_a_tenth_more_work(beside: bool, met: int, parts_ms: float) -> None:
+    """Also where all wait for each other after some of the exchanges, and where no wait parts a record."""
+    found = own_work(job(24, beside=beside, met=met, parts_ms=parts_ms), steps(24), NICS, sent_only=True)
     excess = dict(found.group_by("addr").agg(pl.col("excess").median()).iter_rows())
     assert excess["b"] == pytest.approx(0.1, abs=0.04)
     assert [excess[other] for other in "acd"] == pytest.approx([0, 0, 0], abs=0.04)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import polars as pl
 import pytest
-from handmade import MB, MS, WINDOW, Row, flows
+from handmade import MB, MS, WINDOW, Row, burst, flows
 from polars.testing import assert_frame_equal
 
 from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
@@ -91,6 +91,16 @@ def test_the_quicker_of_two_shows_what_is_usual_and_of_three_the_median() -> Non
     ]
     found = own_work(kinds(pp=[*pp, *returned(pp)]), steps("abcde"), groups("ab", "cde"))
     assert excess(found) == {"a": 0, "b": 0.5, "c": -0.033, "d": 0, "e": 0.067}
+
+
+@pytest.mark.parametrize(("joined", "compared"), [("bc", True), ("bcd", False)])
+def test_peers_whose_exchanges_are_joined_show_no_usual_work(joined: str, compared: bool) -> None:
+    """What they compute between two exchanges that are in one record is not seen."""
+    alone = [row for src, dst in ("ae", "bf", "cg", "dh") for row in burst(src, dst, 500, parts=1)]
+    parts = [burst(src, dst, 300, parts=1) for src, dst in ("ae", "bf", "cg", "dh") if src not in joined]
+    long = [(300.0, 500.0, src, dst, 80 * MB) for src, dst in ("bf", "cg", "dh") if src in joined]
+    found = own_work(kinds(dp=[*alone, *(row for part in parts for row in part), *long]), steps("abcd"), groups("abcd"))
+    assert (excess(found)["a"] is not None) == compared
 
 
 def test_who_has_no_peers_is_measured_and_not_compared() -> None:

@@ -19,7 +19,7 @@ def kinds(burst: list[Row]) -> frozenset[int]:
 
 
 def plain_exchanges(rows: list[Row], early: float, *, sent_only: bool) -> list[list[int]]:
-    """Return step, computing and waiting of each exchange; where only what is sent counts, up to what is sent."""
+    """Return step, computing, waiting, length and bytes of each exchange, up to what is sent where only that counts."""
     found: list[list[int]] = []
     for _, mine in groupby(rows, key=lambda one: STEPS.endpoints[one.step]):
         bursts: list[list[Row]] = []
@@ -41,14 +41,19 @@ def plain_exchanges(rows: list[Row], early: float, *, sent_only: bool) -> list[l
                 over = max(each.end for each in before[1])
                 ahead = sum(each.size for each in before[0]) < early * np.mean(sizes[kinds(before[0])])
                 if ahead and before[1][0].step == burst[0].step:
-                    found[-1][2] = own[0].start - came
+                    found[-1][2:] = [own[0].start - came, *lasted(own, burst)]
                     continue
                 begins = max(begins, over)
             came = max(each.end for each in burst)
             if all(each.kind != PP for each in [*own, *(before[0] if before else [])]):
                 computed = max(own[0].start - begins, 0)
-            found.append([burst[0].step, computed, 0])
+            found.append([burst[0].step, computed, 0, *lasted(own, burst)])
     return found
+
+
+def lasted(own: list[Row], burst: list[Row]) -> tuple[int, int]:
+    """Return how long a burst lasts from what is its owner's on, and the bytes of that."""
+    return max(each.end for each in burst) - own[0].start, sum(each.size for each in own)
 
 
 @given(ROWS, st.sampled_from([0.0, 0.1, 0.9]), st.booleans())
@@ -93,4 +98,4 @@ def test_what_begins_between_steps_ends_no_silence() -> None:
 
 def test_nothing_in_nothing_out() -> None:
     found = exchanges(transfers([]), NOBODY, np.array([], dtype=np.bool_), early=0.1, piped=PP)
-    assert [part.size for part in found] == [0, 0, 0]
+    assert [part.size for part in found] == [0, 0, 0, 0, 0]
