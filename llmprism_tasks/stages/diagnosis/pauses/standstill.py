@@ -14,11 +14,9 @@ from llmprism_tasks.stages.diagnosis.pauses.odd_rail import odd_nic
 from llmprism_tasks.stages.liveness.first_stopped import find_first_stopped
 from llmprism_tasks.stages.liveness.last_exchange import absences
 from llmprism_tasks.stages.liveness.progress.step_progress import step_progress_at
+from llmprism_tasks.stages.liveness.quiet_times import beyond_chatter
 from llmprism_tasks.stages.traffic import nic_pairs
 
-CHATTER = 0.01
-"""Share of what its pair moves in a step below which a record is no part of the step, but a heartbeat or a log: who
-chats may have stopped to train."""
 LIKELIER = 0.75
 """Confidence of a NIC that lacks what its sister rails have sent: what the data show is often, but not always, the
 cause of the silence and not its effect."""
@@ -45,13 +43,10 @@ def stopped_in_step(
     is_over : whether a quicker step has followed
     """
     start_ns, end_ns = span
-    flows = evidence.flows.filter(pl.col("job_id") == job_id, pl.col("kind") != "other")
-    numbers = flows.select(
-        "flow_start_ns", "flow_end_ns", "bytes", pair=pl.struct(nic_pairs.PAIR).rank("dense").cast(pl.Int64) - 1
-    )
-    starts, ends, sizes, pair = (column.to_numpy() for column in numbers.get_columns())
-    each = np.bincount(pair, sizes) / count
-    trains = (sizes >= CHATTER * each[pair]) & (ends - starts <= usual_ns)
+    training = evidence.flows.filter(pl.col("job_id") == job_id, pl.col("kind") != "other")
+    flows = beyond_chatter(training, settings)
+    starts, ends = (flows[name].to_numpy() for name in ("flow_start_ns", "flow_end_ns"))
+    trains = ends - starts <= usual_ns
     inside = trains & (starts < end_ns) & (ends > start_ns)
     order = np.argsort(starts[inside], kind="stable")
     until = np.maximum.accumulate(np.append(start_ns, ends[inside][order]))
