@@ -212,7 +212,7 @@ def test_pauses_of_one_host_at_no_fixed_distance_are_no_habit(
 
 
 def awaited_in(paused: dict[int, float], begun: str) -> list[dict[str, Any]]:
-    """Return the rows of a job of two rails that pauses for so long in some steps, after these hosts sent a megabyte."""
+    """Return the rows of a job of two rails that pauses in some steps, after these hosts have sent a megabyte."""
     rings = {f"{src}{rail}": f"{dst}{rail}" for src, dst in RING.items() for rail in range(2)}
     steps = history([USUAL + paused.get(number, 0) for number in range(30)], current=4)
     rows, silences = [], []
