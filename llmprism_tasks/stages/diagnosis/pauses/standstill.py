@@ -9,8 +9,8 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import MAJORITY, SURE
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.diagnosis.evidence import Evidence, candidate_columns, shares
-from llmprism_tasks.stages.diagnosis.pauses.odd_rail import odd_nic
+from llmprism_tasks.stages.diagnosis.evidence import Evidence, as_likely, candidate_columns, shares
+from llmprism_tasks.stages.diagnosis.pauses.odd_rail import odd_nics
 from llmprism_tasks.stages.liveness.first_stopped import find_first_stopped
 from llmprism_tasks.stages.liveness.foreign import CHATTER_BYTES
 from llmprism_tasks.stages.liveness.last_exchange import absences
@@ -50,11 +50,8 @@ def stopped_in_step(
     if found is None:
         return {}
     (before, since), start_ns, hosts = found, span[0], hosts_of(job_id, evidence)
-    begun = pl.when(pl.col("flow_start_ns") >= start_ns).then("bytes")
-    sent = before.group_by(nic_pairs.PAIR).agg(usual=(pl.col("bytes") - begun.fill_null(0)).sum(), sent=begun.sum())
-    if (addr := odd_nic(sent, hosts)) is not None:
-        how = f". NIC {addr} stopped first: what it sends and what it is sent lack what all other rails had sent"
-        return {"kind": "link_flap", "subject_type": "addr", "subject": addr, "confidence": LIKELIER, "how": how}
+    if odd := _odd_rail(before, start_ns, hosts):
+        return odd
     absent = absent_hosts(before, (start_ns, since), count, hosts)
     if awaited := likeliest_of(absent, len(set(hosts.values()))):
         host, sure = awaited
@@ -72,6 +69,20 @@ def stopped_in_step(
     odds = shares(first.chances)
     how = f". Host {first.host} {'stopped first: it' if first.is_sure else 'may have stopped first: it'} {first.reason}"
     return candidate_columns(odds) | {"how": how}
+
+
+def _odd_rail(before: pl.DataFrame, start_ns: int, hosts: dict[str, str]) -> dict[str, Any]:
+    """Return the NIC that stopped alone, as `stopped_in_step`, or both ends of a link that did; empty if none did."""
+    size, begun = pl.col("bytes").cast(pl.Float64), pl.col("flow_start_ns") >= start_ns
+    message = size.pow(2).sum() / size.sum()
+    usual, sent = (pl.col("bytes").filter(which).sum() for which in (~begun, begun))
+    odd = odd_nics(before.group_by(nic_pairs.PAIR).agg(usual=usual, sent=sent, message=message), hosts)
+    how = (
+        f". NIC {' or '.join(odd)} stopped first: what it sends and what it is sent lack what all other rails had sent"
+    )
+    if len(odd) == 1:
+        return {"kind": "link_flap", "subject_type": "addr", "subject": odd[0], "confidence": LIKELIER, "how": how}
+    return candidate_columns(as_likely(odd)) | {"how": how} if odd else {}
 
 
 def before_silence(
