@@ -113,11 +113,10 @@ def is_on_schedule(steps: Steps, slow: Flags, together: Flags) -> Flags:
     """
     at = np.flatnonzero(slow)
     excess, together = steps.excess[at], together[np.ix_(at, at)]
-    alike = np.abs(excess[:, np.newaxis] - excess) <= SAME_WORK_RATIO * np.maximum(excess[:, np.newaxis], excess)
-    alike &= together
+    alike = are_alike(excess) & together
     scheduled = np.zeros_like(slow)
-    scheduled[at] = [mine.sum() == REPEATED_WORK or _is_equally_spaced(at[mine], at) for mine in alike]
-    if (_is_equally_spaced(at, at) and bool(together.all())) or (at.size > 1 and bool(alike.all())):
+    scheduled[at] = [mine.sum() == REPEATED_WORK or is_equally_spaced(at[mine], at) for mine in alike]
+    if (is_equally_spaced(at, at) and bool(together.all())) or (at.size > 1 and bool(alike.all())):
         scheduled[at] |= excess < SLOW_STORAGE_RATIO * np.median(excess)
     return scheduled
 
@@ -138,7 +137,13 @@ def are_at_same_place(steps: Steps, since: Integers, silent: Flags) -> Flags:
     return np.asarray(~(np.minimum(apart, 1 - apart) > SAME_WORK_RATIO))
 
 
-def _is_equally_spaced(at: Integers, slow: Integers) -> bool:
+def are_alike(excess: Floats) -> Flags:
+    """Return whether two steps each lost as much time as work that is done again, shape (steps, steps)."""
+    most = np.maximum(excess[:, np.newaxis], excess)
+    return np.asarray(np.abs(excess[:, np.newaxis] - excess) <= SAME_WORK_RATIO * most)
+
+
+def is_equally_spaced(at: Integers, slow: Integers) -> bool:
     """Return whether steps come after equal numbers of steps, of which there are two at least.
 
     Where one is missing, the step there is slow for another reason, too: who evaluates may save then.

@@ -30,6 +30,7 @@ from llmprism_tasks.stages.diagnosis.network.devices import NAMED_ALONE
 from llmprism_tasks.stages.diagnosis.network.path_pace import KINDS, with_units
 from llmprism_tasks.stages.diagnosis.pauses import habit
 from llmprism_tasks.stages.diagnosis.pauses.held_transfers import held_nics
+from llmprism_tasks.stages.diagnosis.pauses.one_host import OneHost, find_one_host
 from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped_in_step
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.diagnosis.step_times.course import Course, Steps, course_of, step_of_times
@@ -193,19 +194,27 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
     course = course_of(steps, quick, evidence)
     usual_silent, usual_written = (float(np.median(values[quick])) for values in (course.silent, course.written))
     # No trouble makes half of the members send more: they work, as in an evaluation, whose forward passes go through.
-    slow &= (np.abs(course.moved - 1) <= BYTES_TOLERANCE) & (course.busier < MAJORITY)
+    as_usual = (np.abs(course.moved - 1) <= BYTES_TOLERANCE) & (course.busier < MAJORITY)
+    slow &= as_usual
     silent = course.silent - usual_silent >= MAJORITY * steps.excess
+    more_written = np.maximum(course.written - usual_written, 0)
+    saving = (more_written >= habit.CHECKPOINT_BYTES) & ~quick
+    # Who trains on while it writes does not wait for that.
+    saving &= more_written[saving].sum() >= MAJORITY * more_written.sum()
+    paused = (steps.lengths > steps.model.least_ns(settings)) & as_usual & silent & ~saving
+    one = find_one_host(steps, paused, evidence) if (slow & paused).any() else None
+    of_one = np.zeros_like(slow) if one is None else slow & one.steps
+    rows = [] if one is None or not of_one.any() else [_one_host_row(steps, of_one, slow, course, one)]
+    slow &= ~of_one
     together = _are_at_same_place(steps, silent & ~quick, quick, evidence)
     slow &= ~habit.is_on_schedule(steps, steps.lengths > steps.model.least_ns(settings), together)
     slow &= ~_is_unseen(steps, slow & silent, course, evidence)
-    saving = course.written - usual_written >= habit.CHECKPOINT_BYTES
     saves = slow & silent & saving
     rest = slow & ~saves
     habitual = _is_habitual(steps, slow, course, quick, together, evidence)
     # What is usual nobody knows before the second checkpoint: it may cost as much of a window as regular ones.
     first = ~habitual & (steps.excess >= settings.least_checkpoint * evidence.window.length_ns)
     saves &= habit.is_slow_to_save(steps.excess, course.written, saving, first)
-    rows = []
     if saves.any():
         wrote = f"while its members wrote {course.written[saves].sum() / 1e6:,.0f} MB to storage"
         known = (np.cumsum(saving) > 1)[saves].any()
@@ -223,23 +232,40 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
         rest &= ~stalls
     rest &= ~(silent & habitual)
     if rest.any():
-        at = int(np.flatnonzero(rest)[steps.lengths[rest].argmax()])
-        how = "while its members sent data"
-        if (rest & silent).any():
-            whole = course.longest[at] >= MAJORITY * steps.excess[at]
-            how = "while its training stood still" if whole else "while its training paused time and again"
-        span = (int(steps.starts[at]), int(steps.ends[at]))
-        is_over = bool((steps.excess[at + 1 :] < MAJORITY * steps.excess[at]).any())
-        usual_ns, count = steps.model.usual_ns, steps.starts.size
-        who = stopped_in_step(steps.job_id, span, usual_ns, count, evidence, every, is_over=is_over)
-        how += who.pop("how", "; the flows name nobody")
-        if "confidence" in who:
-            who["confidence"] *= steps.excess[at] / steps.excess[rest].sum()
-        # All members stood still alike. Whether that is usual nobody knows before the second pause.
-        if not who and silent[at] and not (silent & ~quick)[:at].any():
-            who, how = {"confidence": EVEN_ODDS}, how + habit.FIRST_PAUSE
-        rows.append(_row(who.pop("kind", "cross_step"), steps, rest, course, how) | who)
+        rows.append(_other_row(steps, rest, silent, silent & ~quick, course, evidence, every))
     return rows
+
+
+def _one_host_row(steps: Steps, mine: Flags, slow: Flags, course: Course, one: OneHost) -> Row:
+    how = (
+        f"while its training stood still. In {one.steps.sum()} of {one.pauses} such steps host {one.host} took no part "
+        "in an exchange that all others had begun"
+    )
+    who = {"subject_type": "host", "subject": one.host}
+    confidence = float(steps.excess[mine].sum() / steps.excess[slow].sum())
+    return _row("stalls", steps, mine, course, how) | who | {"confidence": confidence}
+
+
+def _other_row(
+    steps: Steps, rest: Flags, silent: Flags, paused: Flags, course: Course, evidence: Evidence, every: Settings
+) -> Row:
+    """Return the row of slow steps that nothing else explains, with who stopped first in the longest of them."""
+    at = int(np.flatnonzero(rest)[steps.lengths[rest].argmax()])
+    how = "while its members sent data"
+    if (rest & silent).any():
+        whole = course.longest[at] >= MAJORITY * steps.excess[at]
+        how = "while its training stood still" if whole else "while its training paused time and again"
+    span = (int(steps.starts[at]), int(steps.ends[at]))
+    is_over = bool((steps.excess[at + 1 :] < MAJORITY * steps.excess[at]).any())
+    usual_ns, count = steps.model.usual_ns, steps.starts.size
+    who = stopped_in_step(steps.job_id, span, usual_ns, count, evidence, every, is_over=is_over)
+    how += who.pop("how", "; the flows name nobody")
+    if "confidence" in who:
+        who["confidence"] *= steps.excess[at] / steps.excess[rest].sum()
+    # All members stood still alike. Whether that is usual nobody knows before the second pause.
+    if not who and silent[at] and not paused[:at].any():
+        who, how = {"confidence": EVEN_ODDS}, how + habit.FIRST_PAUSE
+    return _row(who.pop("kind", "cross_step"), steps, rest, course, how) | who
 
 
 def _is_habitual(steps: Steps, slow: Flags, course: Course, quick: Flags, together: Flags, evidence: Evidence) -> Flags:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 import pytest
 
-from llmprism_tasks.stages.diagnosis.pauses.odd_rail import odd_nic
+from llmprism_tasks.stages.diagnosis.pauses.odd_rail import odd_nics
 
 MB = 1_000_000
 
@@ -23,8 +23,9 @@ def sent(rails: int = 4, lacking: Mapping[tuple[str, str], float] | None = None,
     return pl.DataFrame(rows, schema=["src_addr", "dst_addr", "usual", "sent"], orient="row")
 
 
-def named(frame: pl.DataFrame) -> str | None:
-    return odd_nic(frame, {f"{host}{rail}": host for host in "abc" for rail in range(4)})
+def named(frame: pl.DataFrame, message: float = 50 * MB) -> str | None:
+    hosts = {f"{host}{rail}": host for host in "abc" for rail in range(4)}
+    return " ".join(odd_nics(frame.with_columns(message=pl.lit(message)), hosts)) or None
 
 
 BOTH = {("a1", "b1"): 0.5, ("b1", "a1"): 0.5, ("c1", "b1"): 0.5}
@@ -51,14 +52,23 @@ def test_it_lacks_more_than_pairs_that_do_the_same_work_differ_by(share: float, 
         {},
         {("a1", "b1"): 0.5},
         {("a1", "b1"): 0.5, ("c1", "b1"): 0.5},
-        {("a1", "b1"): 0.5, ("b1", "a1"): 0.5},
         BOTH | {("a2", "b2"): 0.5},
         dict.fromkeys([(f"a{rail}", f"b{rail}") for rail in range(4)], 0.0),
     ],
-    ids=["nothing", "one pair", "only what it receives", "one of two ends", "another rail, too", "a host"],
+    ids=["nothing", "one pair", "only what it receives", "another rail, too", "a host"],
 )
 def test_else_nobody_stopped_alone(lacking: Mapping[tuple[str, str], float]) -> None:
     assert named(sent(lacking=lacking)) is None
+
+
+def test_of_one_link_either_end_may_have_stopped() -> None:
+    assert named(sent(lacking={("a1", "b1"): 0.5, ("b1", "a1"): 0.5})) == "a1 b1"
+
+
+@pytest.mark.parametrize(("lacks", "nic"), [(1.1, "b1"), (0.9, None)])
+def test_late_in_a_step_it_lacks_a_message(lacks: float, nic: str | None) -> None:
+    """Half of a message of two megabytes, of the fifty that have been sent."""
+    assert named(sent(lacking=dict.fromkeys(BOTH, 1 - lacks / 50)), message=2 * MB) == nic
 
 
 @pytest.mark.parametrize(("usual", "nic"), [(109, "b1"), (111, None)])

@@ -1,0 +1,67 @@
+"""One host: whether a job's pauses are those of one host that all others wait for, and no habit of the job.
+
+A job that pauses on purpose pauses as a whole: nobody has begun what comes next. Where all others have, they wait for
+the one that has not. A host that saves or evaluates alone is waited for, too, but it does so after equal numbers of
+steps. So the pauses of one host that come at no fixed distance are stalls, however alike they are.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from llmprism_tasks.numerics.robust import LEAST_RECURRENCES, MAJORITY, Flags, Integers
+from llmprism_tasks.stages.diagnosis.evidence import Evidence
+from llmprism_tasks.stages.diagnosis.pauses import habit
+from llmprism_tasks.stages.diagnosis.pauses.job_stalls import TWO_HABITS
+from llmprism_tasks.stages.diagnosis.pauses.standstill import absent_hosts, before_silence, hosts_of, likeliest_of
+from llmprism_tasks.stages.diagnosis.step_times.course import Steps
+from llmprism_tasks.stages.liveness.last_exchange import factor_of_chance
+
+
+class OneHost(NamedTuple):
+    """The host, the steps in which it alone had not begun, shape (steps,), and of how many steps with pauses."""
+
+    host: str
+    steps: Flags
+    pauses: int
+
+
+def find_one_host(steps: Steps, paused: Flags, evidence: Evidence) -> OneHost | None:
+    """Return the host that stopped first in most pauses of a job, at no fixed distance; None if there is none.
+
+    Parameters
+    ----------
+    paused : which steps lost most of their time to a silence in which the job did not save
+    """
+    at = np.flatnonzero(paused)
+    if not _are_erratic(steps, at):
+        return None
+    hosts = hosts_of(steps.job_id, evidence)
+    each = [_absent(steps, int(step), hosts, evidence) for step in at]
+    names = sorted({host for absent in each for host in absent})
+    whole = {host: math.prod(absent.get(host, factor_of_chance(1)) for absent in each) for host in names}
+    likeliest = likeliest_of(whole, len(set(hosts.values())))
+    if likeliest is None:
+        return None
+    mine = at[[max(absent, key=absent.__getitem__, default=None) == likeliest[0] for absent in each]]
+    if mine.size <= MAJORITY * at.size or not _are_erratic(steps, mine):
+        return None
+    return OneHost(likeliest[0], np.isin(np.arange(paused.size), mine), at.size)
+
+
+def _are_erratic(steps: Steps, at: Integers) -> bool:
+    """Return whether pauses come at no fixed distance, and are more than two habits explain, or all of one length."""
+    many = at.size > TWO_HABITS or (at.size >= LEAST_RECURRENCES and habit.are_alike(steps.excess[at]).all())
+    return bool(many) and not habit.is_equally_spaced(at, at)
+
+
+def _absent(steps: Steps, step: int, hosts: dict[str, str], evidence: Evidence) -> dict[str, float]:
+    span = int(steps.starts[step]), int(steps.ends[step])
+    found = before_silence(steps.job_id, span, steps.model.usual_ns, steps.starts.size, evidence)
+    if found is None:
+        return {}
+    before, since = found
+    return absent_hosts(before, (span[0], since), steps.starts.size, hosts)
