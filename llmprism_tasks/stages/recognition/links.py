@@ -104,10 +104,10 @@ def closing(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int, same_bytes: f
 
     They count if they carry most of what their NICs send, have a rhythm, if a short one, or go on: they send in most
     turns of their clusters' rhythm since they began. They also do if they make rings that work in unison: where links
-    turn with each micro-batch, gradients come once in many turns. Through a cluster there is always a way back. So a pair without a
-    rhythm must be part of a circuit of pairs like it, as gradients seen once are, or link two clusters and go on.
-    Copies do neither. Of the hops of one ring some may show a rhythm while others do not yet: these are like it if they
-    move as many bytes.
+    turn with each micro-batch, gradients come once in many turns. Through a cluster there is always a way back. So a
+    pair without a rhythm must be part of a circuit of pairs like it, as gradients seen once are, or link two clusters
+    and go on. Copies do neither. Of the hops of one ring some may show a rhythm while others do not yet: these are like
+    it if they move as many bytes.
 
     Parameters
     ----------
@@ -163,9 +163,9 @@ def _presence(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int) -> pl.DataF
 
 
 def _in_unison(pairs: pl.DataFrame, flows: pl.DataFrame, same_bytes: float) -> pl.Series:
-    """Return the pairs of rings all hops of which send as many bytes as the others whenever one does, and not just once.
+    """Return the pairs of rings whose hops all send as many bytes whenever one does, and not just once.
 
-    What is sent is together until all are silent for longer than a turn of their clusters' rhythm.
+    That is together until all are silent for longer than a turn of their clusters' rhythm.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def _in_unison(pairs: pl.DataFrame, flows: pl.DataFrame, same_bytes: float) -> p
                 all=pl.len() == pl.col("hops").first(), unlike=pl.col("bytes").max().log() - pl.col("bytes").min().log()
             )
         )
-        all_send = pl.col("all") & (pl.col("unlike") <= same_bytes)
+        all_send = pl.col("all") & (pl.col("ratio").log() <= same_bytes)
         rings = bursts.group_by("ring").agg(alike=all_send.mean(), bursts=all_send.sum())
         kept = rings.filter(pl.col("alike") >= NEARLY_ALL, pl.col("bursts") > 1)
         found.append(hops.join(kept, on="ring", how="semi")["pair"])
