@@ -184,9 +184,7 @@ def _in_unison(pairs: pl.DataFrame, flows: pl.DataFrame, same_bytes: float) -> p
             sent.group_by("ring", "pair", burst=silent.fill_null(value=True).cum_sum().over("ring"))
             .agg(pl.col("hops").first(), pl.col("bytes").sum())
             .group_by("ring", "burst")
-            .agg(
-                all=pl.len() == pl.col("hops").first(), unlike=pl.col("bytes").max().log() - pl.col("bytes").min().log()
-            )
+            .agg(all=pl.len() == pl.col("hops").first(), ratio=pl.col("bytes").max() / pl.col("bytes").min())
         )
         all_send = pl.col("all") & (pl.col("ratio").log() <= same_bytes)
         rings = bursts.group_by("ring").agg(alike=all_send.mean(), bursts=all_send.sum())
