@@ -13,6 +13,7 @@ from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
 from llmprism_tasks.numerics.graphs import strong_components
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import RecognitionSettings
+from llmprism_tasks.stages.step_division.groups.templates.levels import NEARLY_ALL
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 from llmprism_tasks.stages.step_division.periodicity import PAIR, WHOLE_PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -83,20 +84,30 @@ def on_ring(pairs: pl.DataFrame, same_bytes: float) -> pl.Series:
     same_bytes : logarithm of the ratio by which the bytes of such pairs may differ
     """
     found = pl.repeat(value=False, n=pairs.height, dtype=pl.Boolean, eager=True)
-    for shift in (0.0, 0.5):  # bytes that are nearly the same may lie on both sides of a class's edge
-        size = (pairs["bytes"].log() / (2 * same_bytes) + shift).floor().cast(pl.Int64).cast(pl.String)
-        found |= on_circuit(pairs.select(pl.col(end).cast(pl.String) + " " + size for end in PAIR))
+    for of_size in _of_sizes(pairs, same_bytes):
+        found |= on_circuit(of_size)
     return found
+
+
+def _of_sizes(pairs: pl.DataFrame, same_bytes: float) -> list[pl.DataFrame]:
+    """Return pairs twice, with other NICs for each class of bytes: those that are nearly the same may lie on both sides
+    of a class's edge, and then they do not with the other classes."""
+    sizes = [
+        (pl.col("bytes").log() / (2 * same_bytes) + shift).floor().cast(pl.Int64).cast(pl.String)
+        for shift in (0.0, 0.5)
+    ]
+    return [pairs.with_columns(pl.col(end).cast(pl.String) + " " + size for end in PAIR) for size in sizes]
 
 
 def closing(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int, same_bytes: float) -> pl.DataFrame:
     """Keep the other pairs that, together, close circuits between the clusters that plain pairs make.
 
     They count if they carry most of what their NICs send, have a rhythm, if a short one, or go on: they send in most
-    turns of their clusters' rhythm since they began. Through a cluster there is always a way back. So a pair without a
-    rhythm must be part of a circuit of pairs like it, as gradients seen once are, or link two clusters and go on.
-    Copies do neither. Of the hops of one ring some may show a rhythm while others do not yet: these are like it if they
-    move as many bytes.
+    turns of their clusters' rhythm since they began. They also do if they make rings that work in unison: where links
+    turn with each micro-batch, gradients come once in many turns. Through a cluster there is always a way back. So a
+    pair without a rhythm must be part of a circuit of pairs like it, as gradients seen once are, or link two clusters
+    and go on. Copies do neither. Of the hops of one ring some may show a rhythm while others do not yet: these are like
+    it if they move as many bytes.
 
     Parameters
     ----------
@@ -124,8 +135,9 @@ def closing(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int, same_bytes: f
     apart = pl.col("src_addr_cluster") != pl.col("dst_addr_cluster")
     rhythmic = (pl.col("bursts") >= pl.when(apart).then(FEW_BURSTS).otherwise(0)).fill_null(value=False)
     goes_on = pl.col("presence") >= MAJORITY
+    unison = pl.col("pair").is_in(_in_unison(rest, flows, same_bytes).implode())
     lasting = rest.join(_presence(rest, flows, end_ns), on="pair").filter(
-        (pl.col("weight") >= MAJORITY) | rhythmic | goes_on
+        (pl.col("weight") >= MAJORITY) | rhythmic | goes_on | unison
     )
     source, target = (lasting[f"{end}_cluster"].to_numpy() for end in PAIR)
     labels = strong_components(source, target, named.height)
@@ -148,6 +160,37 @@ def _presence(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int) -> pl.DataF
     by_turn = sent.group_by("pair", turn=turn).agg(pl.col("bytes").sum(), pl.col("possible").first())
     its_part = pl.col("bytes") * pl.col("possible") >= MAJORITY * pl.col("bytes").sum()
     return by_turn.group_by("pair").agg(presence=(its_part.sum() - 1) / (pl.col("possible").first() - 1).clip(1))
+
+
+def _in_unison(pairs: pl.DataFrame, flows: pl.DataFrame, same_bytes: float) -> pl.Series:
+    """Return the pairs of rings whose hops all send as many bytes whenever one does, and not just once.
+
+    That is together until all are silent for longer than a turn of their clusters' rhythm.
+
+    Parameters
+    ----------
+    pairs : with `turn_ns`
+    """
+    found = [pairs["pair"].clear()]
+    silent = pl.col("flow_start_ns") - pl.col("flow_end_ns").cum_max().shift() > pl.col("turn_ns")
+    for of_size in _of_sizes(pairs, same_bytes):
+        addrs = addresses(of_size)
+        source, target = numbered_ends(of_size, addrs)
+        ring = strong_components(source, target, addrs.len())
+        hops = of_size.select("pair", "turn_ns", ring=ring[source]).filter(pl.Series(ring[source] == ring[target]))
+        hops = hops.with_columns(hops=pl.len().over("ring"))
+        sent = nic_pairs.flows_of_pairs(flows.select("pair", *nic_pairs.TIMES), hops).sort("ring", "flow_start_ns")
+        bursts = (
+            sent.group_by("ring", "pair", burst=silent.fill_null(value=True).cum_sum().over("ring"))
+            .agg(pl.col("hops").first(), pl.col("bytes").sum())
+            .group_by("ring", "burst")
+            .agg(all=pl.len() == pl.col("hops").first(), ratio=pl.col("bytes").max() / pl.col("bytes").min())
+        )
+        all_send = pl.col("all") & (pl.col("ratio").log() <= same_bytes)
+        rings = bursts.group_by("ring").agg(alike=all_send.mean(), bursts=all_send.sum())
+        kept = rings.filter(pl.col("alike") >= NEARLY_ALL, pl.col("bursts") > 1)
+        found.append(hops.join(kept, on="ring", how="semi")["pair"])
+    return pl.concat(found)
 
 
 def still_together(pairs: pl.DataFrame, flows: pl.DataFrame, settings: RecognitionSettings) -> pl.DataFrame:

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics import ragged, robust
-from llmprism_tasks.numerics.robust import MAJORITY, Floats
+from llmprism_tasks.numerics.robust import EVEN_ODDS, MAJORITY, Floats
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.parallelism.kernels import ranked_shares
 from llmprism_tasks.stages.parallelism.pair_kinds.features import stream_steps, with_back
@@ -51,7 +51,9 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     typical = robust.medians(bytes_, offsets)
     # Records that the collector splits have new sizes, too, but in all the same bytes.
     deviations = robust.sigmas(bytes_, offsets, typical)
-    varies = deviations >= settings.parallelism.expert_variation * typical
+    # Less is little evidence of either, not much of gradients: many messages vary less in all than each does.
+    least = settings.parallelism.expert_variation * typical
+    varies = np.where(deviations >= least, 1.0, EVEN_ODDS * (deviations / np.maximum(least, 1.0)) ** 2)
     expert, filling = (ragged.sums(by_step[kind].to_numpy(), offsets) / counts for kind in ("expert", "filling"))
     common, burst = (by_step[name].to_numpy() for name in ("size", "burst_size"))
     sent = steps.select(*STREAM, "stream_bytes", "spread", "share", "job_steps")
@@ -63,7 +65,7 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         by_step.select("pair")[offsets[:-1]]
         .with_columns(
             alike=deviations <= settings.rhythm.byte_tolerance * typical,
-            expert=np.where(varies, expert, 0.0),
+            expert=varies * expert,
             filling=filling,
             distinct_sizes=ragged.commonest(by_step["distinct"].to_numpy(), offsets),
             bytes_per_step=typical,

@@ -11,6 +11,8 @@ from llmprism_tasks.stages.step_division.groups import balance
 from llmprism_tasks.stages.step_division.groups.templates.levels import NEARLY_ALL
 from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps
 from llmprism_tasks.stages.step_division.joint.shown_steps import ShownSteps, shown_steps
+from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.clusters import connected_nics
 
 
 def groups_without_steps(joint: JointSteps, settings: RhythmSettings) -> pl.DataFrame:
@@ -26,7 +28,7 @@ def groups_without_steps(joint: JointSteps, settings: RhythmSettings) -> pl.Data
         if shown.together:
             continue
         each = shown.by_pair()
-        parts = _comes_back_later(shown, each)
+        parts = _comes_back_later(shown, each) or _links_are_joined_seldom(shown, each)
         if parts or not _is_sent_alike(shown, each, settings):
             refused.append(shown.pairs[:1].select("group", parts=pl.lit(parts)))
     return pl.concat(refused)
@@ -40,6 +42,20 @@ def _comes_back_later(shown: ShownSteps, each: Floats) -> bool:
     seen = each[links][:, :-1] if each.shape[1] > 1 else each[links]
     back = np.maximum(shown.pairs["back"].to_numpy()[links] - first, -1)
     return balance.unreturned(seen, back, one_by_one=True) > balance.UNRETURNED
+
+
+def _links_are_joined_seldom(shown: ShownSteps, each: Floats) -> bool:
+    """Say whether only links of pipelines show the steps, and what joins them all to one job is sent in few of these.
+
+    Replicas exchange gradients once in a step, whatever else they do: links that repeat in between carry micro-batches.
+    """
+    pairs = shown.pairs.with_columns(bytes=each.sum(axis=1), there=(each > 0).mean(axis=1))
+    main = balance.main_pairs(nic_pairs.named(pairs), "group")
+    links, others = main.filter("shows"), main.filter(~pl.col("shows"))
+    if links.is_empty() or (links["back"] < 0).any() or (others["there"] >= MAJORITY).any():
+        return False
+    apart, joined = (connected_nics(main, some)["cluster"].n_unique() for some in (links, main))
+    return bool(joined == 1 < apart)
 
 
 def _is_sent_alike(shown: ShownSteps, each: Floats, settings: RhythmSettings) -> bool:

@@ -272,6 +272,30 @@ def test_hops_of_a_ring_of_which_one_shows_a_rhythm_first_are_one_job(size: int,
     assert len(recognised(hosts, pipelines, regular, others)[1]) == jobs
 
 
+@pytest.mark.parametrize(("sizes", "jobs"), [([80, 80], 1), ([80, 20], 4), ([80], 4)])
+def test_a_ring_between_pipelines_whose_hops_send_alike_at_the_same_time_joins_them(
+    sizes: list[int], jobs: int
+) -> None:
+    """Gradients come once in many micro-batches. Copies differ, though they add up alike."""
+    hosts = cluster(4, 2)
+    pipelines = [
+        row
+        for first, second in hosts.values()
+        for row in [
+            *messages(first, second, every(300, count=190), 2 * MB),
+            *messages(second, first, every(300, count=190, start=150), 2 * MB),
+        ]
+    ]
+    nics = rail(hosts, 0)
+    hops = [
+        row
+        for i, hop in enumerate([*pairwise(nics), (nics[-1], nics[0])])
+        for j, at in enumerate([9_000, 31_000][: len(sizes)])
+        for row in burst(*hop, at, size=sizes[(i + j) % len(sizes)] * MB, parts=1)
+    ]
+    assert len(recognised(hosts, pipelines, hops)[1]) == jobs
+
+
 def test_a_replaced_host_leaves_its_job_in_the_same_window() -> None:
     hosts = cluster(4, 1)
     before = ring(["a0", "b0", "c0"], every(1000, count=20))

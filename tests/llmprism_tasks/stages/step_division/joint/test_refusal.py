@@ -78,3 +78,33 @@ def test_layers_without_gradients_beside_others_with_them_are_no_steps(forward: 
     rows = [*ring("abcd", begins, size=8 * MB), *ring("dcba", backward, size=60 * MB)]
     joint = job_steps.steps_of_jobs(flows(rows).with_columns(job_id=pl.lit("j")), settings().rhythm)
     assert joint.numbered["step"].n_unique() == steps
+
+
+@pytest.mark.parametrize(("every_nth", "refused"), [(8, [True]), (1, [])])
+def test_what_links_show_is_refused_if_what_joins_their_pipelines_is_sent_in_few_of_it(
+    every_nth: int, refused: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four pipelines of two stages; the first ones exchange gradients with each micro-batch, or after many, when each
+    takes as long as in that step."""
+    found = list[list[bool]]()
+
+    def asked(joint: JointSteps, values: RhythmSettings) -> pl.DataFrame:
+        groups = refusal.groups_without_steps(joint, values)
+        found.append(groups["parts"].to_list())
+        return groups.clear()
+
+    monkeypatch.setattr(job_steps, "groups_without_steps", asked)
+    draw = random.Random(3)
+    begins = list[float]()
+    for _ in range(6):
+        turn = draw.uniform(300, 600)
+        begins += [(begins[-1] if begins else 0.0) + turn * (1 + part) for part in range(8)]
+    links = [
+        row
+        for front, back in ("ae", "bf", "cg", "dh")
+        for at in begins
+        for row in [(at, at + 20, front, back, 2 * MB), (at + 150, at + 170, back, front, 2 * MB)]
+    ]
+    gradients = ring("abcd", [at + 180 for at in begins[every_nth - 1 :: every_nth]], length=60, size=5 * MB)
+    job_steps.steps_of_jobs(flows([*links, *gradients]).with_columns(job_id=pl.lit("j")), settings().rhythm)
+    assert found == [refused]
