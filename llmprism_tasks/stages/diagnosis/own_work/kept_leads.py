@@ -29,11 +29,11 @@ def kept_leads(found: Exchanges, flows: NicArrays) -> Integers:
     before it, and so had a longer lead, it has computed for less than before it came and waits longer again, both by as
     much, where leads are kept. Where they are not, neither has to do with its lead. What it computes also varies with
     its job's steps, and how long it waits with the slowest rank, so the mean of both tells more than each. In most
-    comparisons most of the change must come back, more often than by chance. All four waits must be seen, in a record of
-    what was sent ahead or in one with the rest. Each place of a job's step is judged by itself, for parameters may be
-    gathered ahead up to a bound, and all may wait for gradients; where its own comparisons do not decide, those of the
-    whole step do. Of all changes of a lead, the smaller half is mostly noise, and has no vote. The longest lead of a
-    step is left out, and does not speak for the job: who has it may send ahead before the exchange ends, which is not
+    comparisons most of the change must come back, more often than by chance. All four waits must be seen, in a record
+    of what was sent ahead or in one with the rest. Each place of a job's step is judged by itself, for parameters may
+    be gathered ahead up to a bound, and all may wait for gradients; where its own comparisons do not decide, those of
+    the whole step do. Of all changes of a lead, the smaller half is mostly noise, and has no vote. The longest lead of
+    a step is left out, and does not speak for the job: who has it may send ahead before the exchange ends, which is not
     seen.
     """
     follows = np.zeros(found.step.size, np.bool_)
@@ -47,13 +47,13 @@ def kept_leads(found: Exchanges, flows: NicArrays) -> Integers:
     less = found.computed[before] - found.computed[now]
     longest = np.zeros(many.size, np.int64)
     np.maximum.at(longest, found.step, waited)
-    inner = waits[:2] < longest[found.step[np.stack([now, before])]]
+    inner: Flags = (waits[:2] < longest[found.step[np.stack([now, before])]]).all(axis=0)
     seen = (waits > 0).all(axis=0) & (longer != 0)
     places = pl.DataFrame({"job_id": flows.steps["job_id"].gather(found.step), "place": place})
     kept = places[now[seen]].with_columns(
         kept=pl.Series((again + less)[seen] / 2 / longer[seen] > MAJORITY),
         longer=pl.Series(np.abs(longer[seen])),
-        inner=pl.Series(inner.all(axis=0)[seen]),
+        inner=pl.Series(inner[seen]),
     )
     kept = kept.filter(pl.col("longer") >= pl.col("longer").median().over("job_id"))
     of_job, of_place = _are_kept(kept.filter("inner"), ["job_id"]), _are_kept(kept, ["job_id", "place"])

@@ -14,8 +14,9 @@ from llmprism_tasks.stages.diagnosis.pauses.odd_rail import odd_nics
 from llmprism_tasks.stages.liveness.first_stopped import find_first_stopped
 from llmprism_tasks.stages.liveness.foreign import CHATTER_BYTES
 from llmprism_tasks.stages.liveness.last_exchange import absences
-from llmprism_tasks.stages.liveness.progress.step_progress import acknowledging_pairs, step_progress_at
+from llmprism_tasks.stages.liveness.progress.step_progress import step_progress_at
 from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.both_ways import acknowledging_pairs
 
 CHATTER = 0.01
 """Share of what its pair moves in a step below which a record that is no message, either, is no part of the step, but a
