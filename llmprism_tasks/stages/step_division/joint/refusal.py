@@ -19,9 +19,10 @@ def groups_without_steps(joint: JointSteps, settings: RhythmSettings) -> pl.Data
     """Return the groups whose single pairs show no steps: `group`, `parts`.
 
     What they show are `parts` of a pipeline's steps where bytes come back, over links that show them, later than in the
-    one that they were sent in. And they are layers, or something else, where most bytes are sent in few of them, or
-    many of them have far fewer or more bytes than others: layers of the forward pass reduce no gradients. Where
-    just a few NICs show them, all senders have to send the same in nearly all of them, as in the steps of a template.
+    one that they were sent in, and where only links show them, and what joins their pipelines is sent in few. And they
+    are layers, or something else, where most bytes are sent in few of them, or many of them have far fewer or more
+    bytes than others: layers of the forward pass reduce no gradients. Where just a few NICs show them, all senders have
+    to send the same in nearly all of them, as in the steps of a template.
     """
     refused = [joint.streams.found.select("group", parts=pl.lit(value=True)).clear()]
     for shown in shown_steps(joint):
