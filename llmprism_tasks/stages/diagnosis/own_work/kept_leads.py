@@ -47,7 +47,7 @@ def kept_leads(found: Exchanges, flows: NicArrays) -> Integers:
     less = found.computed[before] - found.computed[now]
     longest = np.zeros(many.size, np.int64)
     np.maximum.at(longest, found.step, waited)
-    inner: Flags = (waits[:2] < longest[found.step[np.stack([now, before])]]).all(axis=0)
+    inner = np.all(waits[:2] < longest[found.step[np.stack([now, before])]], axis=0)
     seen = (waits > 0).all(axis=0) & (longer != 0)
     places = pl.DataFrame({"job_id": flows.steps["job_id"].gather(found.step), "place": place})
     kept = places[now[seen]].with_columns(
