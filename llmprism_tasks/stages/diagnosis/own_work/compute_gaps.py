@@ -41,21 +41,30 @@ def compute_gap_work(
     - `own_ns`: sum of the gaps
     - `later_ns`: the same without the longest gap, which holds all work before the first exchange
     - `pace`: root of the sum of squared gaps. It grows with the gaps as their sum does, but not if a stall cuts a gap
-      in two, and hardly with pauses inside a burst
+      in two, and hardly with pauses inside a burst. Where ranks keep their leads, no stall does, and a lead is work
+      between any two exchanges: the sum itself
     - `share`: ratio of the step that is silent
     - `exchanges`: how many bursts with gaps between them were seen
     """
     found = step_gaps.exchanges(
         flows.transfers, flows.numbers, flows.of(jobs), early=early, piped=flows.number("pp"), sent_only=sent_only
     )
-    gaps = (found.computed + kept_leads(found, flows)).astype(np.float64)
-    length, squares, longest = (np.zeros(flows.steps.height) for _ in range(3))
+    leads = kept_leads(found, flows)
+    gaps = (found.computed + leads).astype(np.float64)
+    length, squares, longest, led = (np.zeros(flows.steps.height) for _ in range(4))
     np.add.at(length, found.step, gaps)
     np.add.at(squares, found.step, gaps * gaps)
     np.maximum.at(longest, found.step, gaps)
+    np.add.at(led, found.step, leads)
     many = np.bincount(found.step, minlength=flows.steps.height)
     return (
-        flows.steps.with_columns(own_ns=length, pace=squares, later_ns=length - longest, exchanges=many)
+        flows.steps.with_columns(
+            own_ns=length, pace=np.sqrt(squares), later_ns=length - longest, exchanges=many, led=led
+        )
         .filter(pl.Series(length > 0))
-        .with_columns(pl.col("pace").sqrt(), share=pl.col("own_ns") / (pl.col("end_ns") - pl.col("start_ns")))
+        .with_columns(
+            pace=pl.when(pl.col("led").sum().over("job_id") > 0).then("own_ns").otherwise("pace"),
+            share=pl.col("own_ns") / (pl.col("end_ns") - pl.col("start_ns")),
+        )
+        .drop("led")
     )
