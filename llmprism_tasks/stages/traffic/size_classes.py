@@ -29,7 +29,7 @@ def join_early_records(flows: pl.DataFrame, tolerance: float) -> pl.DataFrame:
     flows : `pair`, `bytes` and any other columns, in the order of `nic_pairs.numbered`
     """
     sizes = flows["bytes"].to_numpy()
-    rest = fragments.early_fragments(sizes, nic_pairs.starts_of_pairs(flows), tolerance)
-    if (rest < 0).all():
+    early = fragments.early_fragments(sizes, nic_pairs.starts_of_pairs(flows), tolerance)
+    if not early.any():
         return flows
-    return flows.with_columns(bytes=fragments.joined_sizes(sizes, rest)).filter(pl.Series(rest < 0))
+    return flows.with_columns(bytes=fragments.joined_sizes(sizes, early)).filter(pl.Series(~early))

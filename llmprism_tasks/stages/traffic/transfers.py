@@ -95,9 +95,9 @@ def of_sizes(flows: pl.DataFrame, tolerance: float) -> Sizes:
     starts, ends, sizes = _starts_ends_bytes(flows)
     offsets = nic_pairs.starts_of_pairs(flows)
     pair = flows["pair"].to_numpy()[offsets[:-1]].astype(np.int64)
-    rest = fragments.early_fragments(sizes, offsets, tolerance)
-    if (rest >= 0).any():
-        sizes, rows = fragments.joined_sizes(sizes, rest), np.flatnonzero(rest < 0)
+    early = fragments.early_fragments(sizes, offsets, tolerance)
+    if early.any():
+        sizes, rows = fragments.joined_sizes(sizes, early), np.flatnonzero(~early)
         found = size_clusters.collected(sizes[rows], np.searchsorted(rows, offsets), tolerance)
         found = found._replace(places=rows[found.places])
     else:

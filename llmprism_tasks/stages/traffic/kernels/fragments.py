@@ -7,6 +7,7 @@ until the last rank comes, and leaves a record of its own.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from llmprism_tasks.numerics.asof import lower_bound
 from llmprism_tasks.numerics.encoding import distinct
@@ -18,15 +19,10 @@ EARLY_PART = 0.5
 what a collective moves. Two equal halves are two tensors."""
 
 
-def joined_sizes(sizes: Integers, rest: Integers) -> Integers:
-    """Return the bytes of each transfer with those of the one that began it.
-
-    Parameters
-    ----------
-    rest : as `early_fragments` returns
-    """
-    whole, early = sizes.copy(), rest >= 0
-    whole[rest[early]] += sizes[early]
+def joined_sizes(sizes: Integers, begins: npt.NDArray[np.bool_]) -> Integers:
+    """Return the bytes of each transfer with those of the one before, where that begins it."""
+    whole = sizes.copy()
+    whole[1:] += sizes[:-1] * begins[:-1]
     return whole
 
 
@@ -49,38 +45,20 @@ def _has_size(ordered: Floats, count: int, size: float, tolerance: float) -> boo
     return bool(at < count and ordered[at] <= size * (1 + tolerance))
 
 
-@subroutine
-def _are_begun(
-    sizes: Integers, early: int, rest: int, count: int, different: Floats, kinds: int, tolerance: float
-) -> bool:
-    """Whether some transfers, from `early` on, are the beginnings of as many others, from `rest` on."""
-    for k in range(count):
-        whole = float(sizes[early + k] + sizes[rest + k])
-        if not tolerance * whole < sizes[early + k] < EARLY_PART * sizes[rest + k]:
-            return False
-        if not _has_size(different, kinds, whole, tolerance / 2):
-            return False
-    return True
-
-
 @kernel(INT64S, INT64S, FLOAT64)
-def early_fragments(sizes: Integers, offsets: Integers, tolerance: float) -> Integers:
-    """Find the transfers that make, together with a later one, one that their series also has whole.
+def early_fragments(sizes: Integers, offsets: Integers, tolerance: float) -> npt.NDArray[np.bool_]:
+    """Mark the transfers that make, together with the next, one that their series also has whole.
 
     A buffer has the same size every time, and what is smaller goes in one piece: so only the smallest size that is met
-    twice may be what one held. The rest follows at once, or after what all channels have sent early, in their order.
+    twice may be what one held.
 
     Parameters
     ----------
     sizes : bytes, transfers of all series one after another, each series in order of its starts
     offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
     tolerance : ratio by which sizes of one tensor may differ; what is smaller beside the next changes nothing
-
-    Returns
-    -------
-    shape (transfers,): the place of the transfer that each one begins; -1 where it begins none
     """
-    rest = np.full(sizes.size, -1, np.int64)
+    begins = np.zeros(sizes.size, np.bool_)
     numbers, different = np.empty(sizes.size, np.int64), np.empty(sizes.size)
     for series in range(offsets.size - 1):
         low, high = offsets[series], offsets[series + 1]
@@ -92,16 +70,10 @@ def early_fragments(sizes: Integers, offsets: Integers, tolerance: float) -> Int
         if least >= EARLY_PART * most:
             continue
         mine = numbers[: high - low]
-        kinds = distinct(sizes[low:high], mine, different)
-        early = _smallest_repeated_size(mine, different, kinds)
-        began = low
-        for i in range(low, high):
-            if sizes[i] == early:
-                continue
-            channels = i - began
-            if channels and i + channels <= high and _are_begun(sizes, began, i, channels, different, kinds, tolerance):
-                rest[began:i] = np.arange(i, i + channels)
-            elif channels > 1 and _are_begun(sizes, i - 1, i, 1, different, kinds, tolerance):
-                rest[i - 1] = i
-            began = i + 1
-    return rest
+        count = distinct(sizes[low:high], mine, different)
+        early = _smallest_repeated_size(mine, different, count)
+        for i in range(low, high - 1):
+            whole = float(sizes[i] + sizes[i + 1])
+            if sizes[i] == early and tolerance * whole < early < EARLY_PART * sizes[i + 1]:
+                begins[i] = _has_size(different, count, whole, tolerance / 2)
+    return begins
