@@ -23,6 +23,6 @@ def addresses(pairs: pl.DataFrame) -> pl.Series:
 
 def numbered_ends(pairs: pl.DataFrame, addrs: pl.Series) -> tuple[Integers, Integers]:
     """Return the places of both ends of pairs among the NICs."""
-    code = pl.Enum(addrs)
+    code = pl.Enum(addrs.cast(pl.String))
     source, target = (pairs[end].cast(code).to_physical().cast(pl.Int64).to_numpy() for end in PAIR)
     return source, target

@@ -29,40 +29,54 @@ def kept_leads(found: Exchanges, flows: NicArrays) -> Integers:
     before it, and so had a longer lead, it has computed for less than before it came and waits longer again, both by as
     much, where leads are kept. Where they are not, neither has to do with its lead. What it computes also varies with
     its job's steps, and how long it waits with the slowest rank, so the mean of both tells more than each. In most
-    comparisons most of the change must come back, more often than by chance. All four waits must be seen, in a record
-    of what was sent ahead or in one with the rest. Each place of a job's step is judged by itself, for parameters may
-    be gathered ahead up to a bound, and all may wait for gradients; where its own comparisons do not decide, those of
-    the whole step do. Of all changes of a lead, the smaller half is mostly noise, and has no vote. The longest lead of
-    a step is left out, and does not speak for the job: who has it may send ahead before the exchange ends, which is not
-    seen.
+    comparisons most of the change must come back, more often than by chance. All four waits must be seen. Each place of
+    a job's step is judged by itself, for parameters may be gathered ahead up to a bound, and all may wait for
+    gradients; where its own comparisons do not decide, those of the whole step do. Waits that part a record are known
+    best, and decide first. Where these are few, those within records do, too; the smaller half of their changes is
+    mostly noise. The longest lead of a step is left out: who has it may send ahead before the exchange ends, which is
+    not seen.
     """
     follows = np.zeros(found.step.size, np.bool_)
     follows[1:] = found.step[1:] == found.step[:-1]
     many = np.bincount(found.step, minlength=flows.steps.height)
     place = np.arange(found.step.size) - (np.cumsum(many) - many)[found.step]
-    now, before = _same_place(found.step, follows, many, flows.numbers.endpoints)
+    places = pl.DataFrame({"job_id": flows.steps["job_id"].gather(found.step), "place": place})
+    same = _same_place(found.step, follows, many, flows.numbers.endpoints)
     waited = found.waited + _waited_within(found, flows)
+    parted, every = (_votes(found, waits, places, *same) for waits in (found.waited, waited))
+    votes = parted, every.filter(pl.col("longer") >= pl.col("longer").median().over("job_id"))
+    told = [_are_kept(each, by) for each in votes for by in (["job_id", "place"], ["job_id"])]
+    known = places
+    for number, decided in enumerate(told):
+        on = [name for name in decided.columns if name != "keeps"]
+        known = known.join(decided.rename({"keeps": f"{number}"}), on=on, how="left", maintain_order="left")
+    keeps = known.select(pl.coalesce(*map(str, range(len(told))), pl.lit(value=False))).to_series().to_numpy()
+    lead = np.roll(waited, 1)
+    return np.where(follows & keeps & (lead < _longest_of_step(found.step, waited)), lead, 0)
+
+
+def _votes(found: Exchanges, waited: Integers, places: pl.DataFrame, now: Integers, before: Integers) -> pl.DataFrame:
+    """Return the comparisons of exchanges with those of the same place in the step before: `job_id`, `place`, `kept`.
+
+    Parameters
+    ----------
+    waited : shape (exchanges,): what counts as waiting, ns; 0 where it was not seen
+    places : `job_id`, `place` of the exchanges
+    now, before : as `_same_place` returns
+    """
     waits = waited[np.stack([now - 1, before - 1, now, before])]
     longer, again = waits[0] - waits[1], waits[2] - waits[3]
     less = found.computed[before] - found.computed[now]
-    longest = np.zeros(many.size, np.int64)
-    np.maximum.at(longest, found.step, waited)
-    inner = np.all(waits[:2] < longest[found.step[np.stack([now, before])]], axis=0)
     seen = (waits > 0).all(axis=0) & (longer != 0)
-    places = pl.DataFrame({"job_id": flows.steps["job_id"].gather(found.step), "place": place})
-    kept = places[now[seen]].with_columns(
-        kept=pl.Series((again + less)[seen] / 2 / longer[seen] > MAJORITY),
-        longer=pl.Series(np.abs(longer[seen])),
-        inner=pl.Series(inner[seen]),
-    )
-    kept = kept.filter(pl.col("longer") >= pl.col("longer").median().over("job_id"))
-    of_job, of_place = _are_kept(kept.filter("inner"), ["job_id"]), _are_kept(kept, ["job_id", "place"])
-    known = places.join(of_place, on=["job_id", "place"], how="left", maintain_order="left").join(
-        of_job, on="job_id", how="left", maintain_order="left", suffix="_of_job"
-    )
-    keeps = known.select(pl.coalesce("keeps", "keeps_of_job", pl.lit(value=False))).to_series().to_numpy()
-    lead = np.roll(waited, 1)
-    return np.where(follows & keeps & (lead < longest[found.step]), lead, 0)
+    told = pl.Series((again + less)[seen] / 2 / longer[seen] > MAJORITY)
+    return places.gather(now[seen]).with_columns(kept=told, longer=pl.Series(np.abs(longer[seen])))
+
+
+def _longest_of_step(step: Integers, waited: Integers) -> Integers:
+    """Return for each exchange the longest wait of its step."""
+    longest = np.zeros(step.max(initial=0) + 1, np.int64)
+    np.maximum.at(longest, step, waited)
+    return longest[step]
 
 
 def _waited_within(found: Exchanges, flows: NicArrays) -> Integers:
