@@ -114,3 +114,9 @@ def test_a_rank_that_is_a_tenth_slower_has_a_tenth_more_work(beside: bool, met: 
     excess = dict(found.group_by("addr").agg(pl.col("excess").median()).iter_rows())
     assert excess["b"] == pytest.approx(0.1, abs=0.04)
     assert [excess[other] for other in "acd"] == pytest.approx([0, 0, 0], abs=0.04)
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_where_leads_are_kept_work_is_the_sum_of_gaps_and_leads(*, beside: bool) -> None:
+    found = own_work(job(24, beside=beside), steps(24), NICS, sent_only=True)
+    assert found.select((pl.col("pace") == pl.col("own_ns")).all()).item() == beside
