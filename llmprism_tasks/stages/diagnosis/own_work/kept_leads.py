@@ -44,13 +44,12 @@ def kept_leads(found: Exchanges, flows: NicArrays) -> Integers:
     same = _same_place(found.step, follows, many, flows.numbers.endpoints)
     waited = found.waited + _waited_within(found, flows)
     parted, every = (_votes(found, waits, places, *same) for waits in (found.waited, waited))
-    votes = parted, every.filter(pl.col("longer") >= pl.col("longer").median().over("job_id"))
-    told = [_are_kept(each, by) for each in votes for by in (["job_id", "place"], ["job_id"])]
-    known = places
-    for number, decided in enumerate(told):
-        on = [name for name in decided.columns if name != "keeps"]
-        known = known.join(decided.rename({"keeps": f"{number}"}), on=on, how="left", maintain_order="left")
-    keeps = known.select(pl.coalesce(*map(str, range(len(told))), pl.lit(value=False))).to_series().to_numpy()
+    every = every.filter(pl.col("longer") >= pl.col("longer").median().over("job_id"))
+    known = places.with_columns(keeps=pl.lit(value=False))
+    for votes in (every, parted):  # the later decides
+        for by in (["job_id"], ["job_id", "place"]):
+            known = known.update(_are_kept(votes, by), on=by)
+    keeps = known["keeps"].to_numpy()
     lead = np.roll(waited, 1)
     return np.where(follows & keeps & (lead < _longest_of_step(found.step, waited)), lead, 0)
 

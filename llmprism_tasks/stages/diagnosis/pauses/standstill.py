@@ -16,7 +16,6 @@ from llmprism_tasks.stages.liveness.foreign import CHATTER_BYTES
 from llmprism_tasks.stages.liveness.last_exchange import absences
 from llmprism_tasks.stages.liveness.progress.step_progress import step_progress_at
 from llmprism_tasks.stages.traffic import nic_pairs
-from llmprism_tasks.stages.traffic.both_ways import acknowledging_pairs
 
 CHATTER = 0.01
 """Share of what its pair moves in a step below which a record that is no message, either, is no part of the step, but a
@@ -144,8 +143,7 @@ def absent_hosts(before: pl.DataFrame, span: tuple[int, int], count: int, hosts:
     count : how many steps were seen
     """
     last = pl.col("flow_end_ns").filter(pl.col("flow_start_ns") >= span[0]).max()
-    pairs = before.group_by(nic_pairs.PAIR).agg(usual=pl.col("bytes").sum(), last_ns=last, owes=pl.lit(value=True))
-    pairs = pairs.join(acknowledging_pairs(pairs), on=nic_pairs.PAIR, how="anti")
+    pairs = before.group_by(nic_pairs.PAIR).agg(last_ns=last, owes=pl.lit(value=True))
     found = absences(pairs, span[0], hosts, lost=1 / (count + 2))
     return {host: one.factor for host, one in found.items() if one.members == set(hosts.values())}
 

@@ -252,19 +252,21 @@ def test_a_job_that_has_just_begun_is_one_job() -> None:
     assert recognised(hosts, ring(rail(hosts, 0), [58_000]))[1] == [set(rail(hosts, 0))]
 
 
+def within_hosts(hosts: dict[str, list[str]], size: int) -> list[Row]:
+    """Return what pipelines of two stages in each host send, a micro-batch each 300 ms."""
+    rows: list[Row] = []
+    for first, second in hosts.values():
+        rows += messages(first, second, every(300, count=190), size)
+        rows += messages(second, first, every(300, count=190, start=150), size)
+    return rows
+
+
 @pytest.mark.parametrize(("size", "jobs"), [(60 * MB, 1), (70 * MB, 1), (90 * MB, 3)])
 def test_hops_of_a_ring_of_which_one_shows_a_rhythm_first_are_one_job(size: int, jobs: int) -> None:
     """Four pipelines, and gradients between their first stages: three hops send 80 MB three times, one so many bytes
     four times. It is like the others if these are about as many in all; else it joins only its own ends."""
     hosts = cluster(4, 2)
-    pipelines = [
-        row
-        for first, second in hosts.values()
-        for row in [
-            *messages(first, second, every(300, count=190), MB),
-            *messages(second, first, every(300, count=190, start=150), MB),
-        ]
-    ]
+    pipelines = within_hosts(hosts, MB)
     nics = rail(hosts, 0)
     hops = [*pairwise(nics), (nics[-1], nics[0])]
     regular = [row for at in every(10_000, count=4) for row in burst(*hops[0], at, size=size)]
@@ -278,14 +280,7 @@ def test_a_ring_between_pipelines_whose_hops_send_alike_at_the_same_time_joins_t
 ) -> None:
     """Gradients come once in many micro-batches. Copies differ, though they add up alike."""
     hosts = cluster(4, 2)
-    pipelines = [
-        row
-        for first, second in hosts.values()
-        for row in [
-            *messages(first, second, every(300, count=190), 2 * MB),
-            *messages(second, first, every(300, count=190, start=150), 2 * MB),
-        ]
-    ]
+    pipelines = within_hosts(hosts, 2 * MB)
     nics = rail(hosts, 0)
     hops = [
         row
