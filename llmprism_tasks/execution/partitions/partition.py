@@ -20,16 +20,13 @@ from llmprism_tasks.numerics.graphs import connected_components
 from llmprism_tasks.numerics.grouped_sort import Groups
 from llmprism_tasks.numerics.jit import INT32S, INT64, INT64S, kernel
 from llmprism_tasks.numerics.robust import Integers
-from llmprism_tasks.settings import TrafficSettings
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages.recognition.islands import NO_ISLAND, in_unison, islands
 from llmprism_tasks.stages.traffic import nic_pairs
-from llmprism_tasks.stages.traffic.kernels import pair_sums
 
 RESOLUTION_NS = 1_000_000
 """Of other partitions' flows, a partition knows the last start in each millisecond: they are compared with silences of
 whole training steps, which are a thousand times as long."""
-
-NO_GROUP = -1
-"""In the place of a group's number, for pairs that are in no partition."""
 
 Numbers = npt.NDArray[np.int32]
 
@@ -110,7 +107,7 @@ def tables_of(nics: pl.DataFrame, number: int, tables: Mapping[str, pl.DataFrame
     return {name: table.filter(pl.col("job_id").is_in(jobs.implode())) for name, table in tables.items()}
 
 
-def divide_platform(flows: pl.DataFrame, topology: pl.DataFrame, settings: TrafficSettings, *, most: int) -> Partitions:
+def divide_platform(flows: pl.DataFrame, topology: pl.DataFrame, settings: Settings, *, most: int) -> Partitions:
     """Divide flows into partitions with about as many flows each.
 
     Parameters
@@ -120,13 +117,12 @@ def divide_platform(flows: pl.DataFrame, topology: pl.DataFrame, settings: Traff
     most : partitions at most; fewer where the hosts cannot be separated
     """
     pair, pairs = nic_pairs.pairs_met(flows)
-    source, target, hosts = _hosts(pairs, topology)
-    sent, largest = pair_sums.of_groups(pair, pairs.height, flows["bytes"].to_numpy())
-    group = _groups(source, target, hosts, largest > settings.control_bytes)
-    partition_of_pair, count = _packed(group, sent, most)
+    alone = islands(pairs, pair, flows["bytes"].to_numpy(), topology, settings.traffic)
+    sent = np.bincount(pair, minlength=pairs.height)
+    partition_of_pair, count = _packed(in_unison(alone, pair, flows, settings), sent, most)
     partition = grouped_sort.taken(partition_of_pair, pair)
     rows, offsets = grouped_sort.collected_narrow(partition, count + 1)
-    outside = np.flatnonzero(grouped_sort.taken((source < 0) | (target < 0), pair))
+    outside = np.flatnonzero(grouped_sort.taken(~alone.inside, pair))
     latest = latest_starts(flows["flow_start_ns"].to_numpy(), partition, RESOLUTION_NS)
     ends = pl.concat([pairs.select(addr=end, partition=pl.Series(partition_of_pair)) for end in nic_pairs.PAIR])
     nics = ends.filter(pl.col("partition") < count).unique("addr").join(topology, on="addr", how="semi")
@@ -169,35 +165,6 @@ def job_batches(jobs: pl.DataFrame, job_members: pl.DataFrame, most: int) -> lis
     return dealt
 
 
-def _hosts(pairs: pl.DataFrame, topology: pl.DataFrame) -> tuple[Integers, Integers, int]:
-    """Return the number of the host at each end of pairs, negative if there is none, and how many hosts there are."""
-    hosts = topology.select("addr", host=pl.col("host").rank("dense").cast(pl.Int64) - 1)
-    source, target = (
-        pairs.join(hosts, left_on=end, right_on="addr", how="left", maintain_order="left")["host"]
-        .fill_null(NO_GROUP)
-        .to_numpy()
-        for end in nic_pairs.PAIR
-    )
-    return source, target, topology["host"].n_unique()
-
-
-def _groups(source: Integers, target: Integers, hosts: int, data: npt.NDArray[np.bool_]) -> Integers:
-    """Return the number of each pair's group of hosts that exchange data; `NO_GROUP` for pairs in no partition.
-
-    Small messages between hosts that exchange nothing else are control traffic, which no stage uses.
-
-    Parameters
-    ----------
-    source, target : number of the host at each end of the pairs, negative if it is not in the topology
-    data : whether the pair exchanges more than control messages
-    """
-    linked = data & (source >= 0) & (target >= 0)
-    # The last label is found at index -1, which stands for no host.
-    labels = np.append(connected_components(source[linked], target[linked], hosts), NO_GROUP)
-    apart = (source >= 0) & (target >= 0) & (labels[source] != labels[target])
-    return np.where(apart, NO_GROUP, np.maximum(labels[source], labels[target]))
-
-
 def _packed(group: Integers, flows: Integers, most: int) -> tuple[Numbers, int]:
     """Pack groups into partitions, the largest group first, each into the partition with the fewest flows so far.
 
@@ -211,7 +178,7 @@ def _packed(group: Integers, flows: Integers, most: int) -> tuple[Numbers, int]:
     """
     groups, at = np.unique(group, return_inverse=True)
     counts = np.bincount(at, weights=flows).astype(np.int64)
-    known = np.flatnonzero(groups != NO_GROUP)
+    known = np.flatnonzero(groups != NO_ISLAND)
     number = min(most, known.size)
     size, packed = np.zeros(number, np.int64), np.full(groups.size, number)
     for one in known[np.argsort(-counts[known], kind="stable")]:

@@ -160,7 +160,7 @@ def divided(
     most = max(_pieces(flows.height, settings), processes, tasks)
     if most < 2 or settings.method.name != "joint":
         return None
-    partitions = divide_platform(flows, topology, settings.traffic, most=most)
+    partitions = divide_platform(flows, topology, settings, most=most)
     return partitions if partitions.n_partitions > 1 else None
 
 

@@ -17,6 +17,7 @@ from llmprism_tasks.numerics import ragged
 from llmprism_tasks.numerics.robust import EVEN_ODDS
 from llmprism_tasks.settings import RecognitionSettings, Settings
 from llmprism_tasks.stages.recognition import job_ids, links
+from llmprism_tasks.stages.recognition.islands import hosts_in_unison
 from llmprism_tasks.stages.recognition.silent_jobs import with_fallen_silent
 from llmprism_tasks.stages.recognition.tenancy import joined_in_step, tenants
 from llmprism_tasks.stages.recognition.unlisted_nics import with_unlisted
@@ -58,7 +59,8 @@ def recognition(
     job_members : NICs of each job
     """
     since_ns = _first_seen_ns(traffic, elsewhere)
-    found = at_work(gpu_traffic, topology, since_ns, window, settings)
+    unison = hosts_in_unison(traffic, topology, settings)
+    found = at_work(gpu_traffic, topology, unison, since_ns, window, settings)
     jobs, members = with_fallen_silent(
         found,
         gpu_traffic.bulk,
@@ -66,7 +68,9 @@ def recognition(
         topology,
         window,
         settings,
-        lambda then, moment: at_work(GpuTraffic.of(then, moment, settings), topology, since_ns, moment, settings),
+        lambda then, moment: at_work(
+            GpuTraffic.of(then, moment, settings), topology, unison, since_ns, moment, settings
+        ),
         elsewhere,
     )
     jobs = with_unlisted(_demote_one_way_jobs(jobs, members, traffic), members, traffic, topology, window, settings)
@@ -81,13 +85,19 @@ def _first_seen_ns(traffic: TrafficIndex, elsewhere: pl.DataFrame | None) -> int
 
 
 def at_work(
-    traffic: GpuTraffic, topology: pl.DataFrame, since_ns: int, window: Window, settings: Settings
+    traffic: GpuTraffic,
+    topology: pl.DataFrame,
+    unison: pl.DataFrame,
+    since_ns: int,
+    window: Window,
+    settings: Settings,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Recognise the jobs whose NICs send in a window, or are silent for no longer than their period explains.
 
     Parameters
     ----------
     traffic : bulk flows between GPUs, look-back included
+    unison : as `islands.hosts_in_unison` returns
     since_ns : when the platform's first flow was seen
 
     Returns
@@ -103,11 +113,13 @@ def at_work(
         return frames.empty("jobs"), frames.empty("job_members")
     streams = working.join(linking, on="pair", how="semi")
     between = nic_pairs.flows_of_pairs(running, linking.select("pair"))
-    members = joined_in_step(clusters(linking, topology), between, settings.recognition)
+    members = joined_in_step(clusters(linking, topology), between, unison, settings.recognition)
     steps, showing, alike = _cluster_steps(between, streams, members, window, settings)
     nics = _describe_nics(members, linking, between, showing, alike, window)
     nics = _drop_idle_clusters(nics, settings.recognition)
-    nics = nics.join(tenants(nics, steps, between, (since_ns, window.end_ns), settings.recognition), on="cluster")
+    nics = nics.join(
+        tenants(nics, steps, between, unison, (since_ns, window.end_ns), settings.recognition), on="cluster"
+    )
     followed = [linking, links.plain(links.weighed(rhythms, window.end_ns, settings.recognition))]
     if not former.is_empty():
         before = links.weighed(stream_rhythms(former, settings.rhythm), window.end_ns, settings.recognition)

@@ -22,8 +22,11 @@ MAIN_TRANSFER_BYTES = 0.5
 be that of gradients, which come at the end of a step, where tokens or activations share the pair."""
 
 
-def joined_in_step(members: pl.DataFrame, flows: pl.DataFrame, settings: RecognitionSettings) -> pl.DataFrame:
-    """Join clusters on similar hosts that are in step: they are of one job, and its steps are found from all of them.
+def joined_in_step(
+    members: pl.DataFrame, flows: pl.DataFrame, unison: pl.DataFrame, settings: RecognitionSettings
+) -> pl.DataFrame:
+    """Join clusters on similar hosts, or on hosts in unison, that are in step: they are of one job, and its steps are
+    found from all of them.
 
     Those of a rail alone may be hard to see: where tokens go by the rail of their receiver, gradients cross hosts at a
     few NICs only.
@@ -32,12 +35,13 @@ def joined_in_step(members: pl.DataFrame, flows: pl.DataFrame, settings: Recogni
     ----------
     members : `addr`, `host`, `cluster`
     flows : of the pairs that link the members
+    unison : as `islands.hosts_in_unison` returns
 
     Returns
     -------
     members, with the same `cluster` where clusters are in step: that of the one that sends most often
     """
-    placed = _Placed.of(members, settings)
+    placed = _Placed.of(members, unison, settings)
     sent = _cluster_transfers(members.filter(pl.Series(placed.has_neighbours)), flows, settings)
     joined, first = placed.labels.copy(), dict[int, list[int]]()
     for cluster in sorted(sent, key=lambda one: (-sent[one].starts.size, one)):
@@ -53,10 +57,12 @@ def tenants(
     members: pl.DataFrame,
     steps: pl.DataFrame,
     flows: pl.DataFrame,
+    unison: pl.DataFrame,
     seen_ns: tuple[int, int],
     settings: RecognitionSettings,
 ) -> pl.DataFrame:
-    """Merge clusters on similar hosts into jobs, unless what they send says that they are different tenants.
+    """Merge clusters on similar hosts, or on hosts in unison, into jobs, unless what they send says that they are
+    different tenants.
 
     A ring that goes through a host once leaves some of its NICs to the pipelines alone: clusters on a few of a job's
     hosts are part of it, too, if what they send says so.
@@ -66,13 +72,14 @@ def tenants(
     members : `addr`, `host`, `cluster`
     steps : `cluster`, `end_ns`, `period_ns`, a row per step
     flows : of the pairs that link the members
+    unison : as `islands.hosts_in_unison` returns
     seen_ns : from when to when flows were seen
 
     Returns
     -------
     `cluster`, `job` (the number of one of its clusters), `sure` (the probability that the cluster is where it belongs)
     """
-    placed = _Placed.of(members, settings)
+    placed = _Placed.of(members, unison, settings)
     at = np.unique(np.column_stack([placed.rows, placed.hosts]), axis=0)
     around = _nested_clusters(at[:, 0], at[:, 1])
     within = placed.has_neighbours | np.isin(placed.rows, around)
@@ -91,7 +98,7 @@ class _Placed:
     ----------
     labels : of each cluster, in order
     rows, hosts : of each member, the place of its cluster in `labels`, and a number of its host
-    neighbours : a number for each cluster; those on similar hosts have the same
+    neighbours : a number for each cluster; those on similar hosts, or on hosts in unison, have the same
     """
 
     labels: Integers
@@ -100,11 +107,23 @@ class _Placed:
     neighbours: Integers
 
     @classmethod
-    def of(cls, members: pl.DataFrame, settings: RecognitionSettings) -> _Placed:
-        """Return where the clusters of members are: `addr`, `host`, `cluster`."""
+    def of(cls, members: pl.DataFrame, unison: pl.DataFrame, settings: RecognitionSettings) -> _Placed:
+        """Return where the clusters of members are: `addr`, `host`, `cluster`; `unison` as for `tenants`."""
         hosts = members["host"].cast(pl.Categorical).to_physical().cast(pl.Int64).to_numpy()
         labels, rows = np.unique(members["cluster"].to_numpy(), return_inverse=True)
-        return cls(labels, rows, hosts, graphs.merge_by_jaccard(rows, hosts, settings.host_similarity))
+        similar = graphs.merge_by_jaccard(rows, hosts, settings.host_similarity)
+        in_unison = members.select("host", row=pl.Series(rows)).join(unison, on="host")
+        one = in_unison.with_columns(first=pl.col("row").min().over("unison"))
+        return cls(
+            labels,
+            rows,
+            hosts,
+            graphs.connected_components(
+                np.concatenate([np.arange(labels.size), one["row"].to_numpy()]),
+                np.concatenate([similar, one["first"].to_numpy()]),
+                labels.size,
+            ),
+        )
 
     @property
     def has_neighbours(self) -> Flags:

@@ -1,7 +1,8 @@
 """Degrees: from the graph of a job's pairs to its degrees of parallelism.
 
 Pipelines link the gradient groups of neighbouring stages; a group holds the replicas of one place in the model, those
-of `dp` and of `cp`. What is left of the job is tensor parallelism, which stays inside hosts.
+of `dp` and of `cp`. What is left of the job is tensor parallelism, which stays inside hosts, or inside racks that are
+joined by NVLink: these show as islands, whose hosts exchange nothing over the network.
 """
 
 from __future__ import annotations
@@ -36,6 +37,12 @@ def likeliest(
     as `degrees` does, with `peers`; and the groups that go with it
     """
     seen = rings(pairs, job_members, topology)
+    # Islands are one job because all of them begin together: who is in lock-step in one host is so with the others'.
+    peers = (
+        peers.join(_islands(pairs, seen.nics), on="job_id", how="left")
+        .with_columns(pl.col("peers") * pl.col("islands").fill_null(1))
+        .drop("islands")
+    )
     laid = degrees(pairs, seen, peers)
     unlike = laid.join(peers, on="job_id").filter(pl.col("peers") < pl.col("tp")).select("job_id")
     if not unlike.is_empty():
@@ -117,12 +124,13 @@ def _replace_rows_of_jobs(rows: pl.DataFrame, others: pl.DataFrame, jobs: pl.Dat
 def degrees(pairs: pl.DataFrame, rings: Rings, peers: pl.DataFrame | None = None) -> pl.DataFrame:
     """Infer the degrees of each job; NULL where its pairs do not agree on them, or do not cover the job.
 
-    What the product of `pp` and the gradient groups' size leaves is `tp`, if a host has as many. GPUs whose NICs are
-    silent because rings pass by them are counted; where it does not show how far the members of
-    a group are apart in a host, or where most of a pipeline's pairs end in one group, nothing is known. If a host holds
-    several members of a gradient group, context and expert parallelism may stay inside it unseen: without pairs of
-    theirs, `cp` and `ep` are NULL, and `dp` counts them as replicas. So may replicas of a job that shows just a
-    pipeline: GPUs of a host that work in lock-step are peers, and where nobody knows which do, `tp` and `dp` are NULL.
+    What the product of `pp` and the gradient groups' size leaves is `tp`, if a host has as many, or one host of each
+    island of pipelines together; islands without pipelines are as likely to share parameters inside racks. GPUs whose
+    NICs are silent because rings pass by them are counted; where it does not show how far the members of a group are
+    apart in a host, or where most of a pipeline's pairs end in one group, nothing is known. If a host holds several
+    members of a gradient group, context and expert parallelism may stay inside it unseen: without pairs of theirs, `cp`
+    and `ep` are NULL, and `dp` counts them as replicas. So may replicas of a job that shows just a pipeline: GPUs of a
+    host that work in lock-step are peers, and where nobody knows which do, `tp` and `dp` are NULL.
 
     Parameters
     ----------
@@ -147,7 +155,9 @@ def degrees(pairs: pl.DataFrame, rings: Rings, peers: pl.DataFrame | None = None
     ):
         table = table.join(_most_common_size(sizes, name), on="job_id", how="left")
     sharing = _most_group_members_per_host(groups, nics)
-    table = table.join(sharing, on="job_id", how="left").with_columns(
+    table = table.join(_islands(pairs, nics), on="job_id", how="left").join(sharing, on="job_id", how="left")
+    table = table.with_columns(
+        pl.col("widest") * pl.when(pl.col("pp_nics") > 0).then("islands").fill_null(1),
         *(
             pl.when(pl.col(f"{name}_nics").is_null())
             .then(unseen)
@@ -290,6 +300,23 @@ def _most_group_members_per_host(groups: pl.DataFrame, job_members: pl.DataFrame
 
 def _most_members_per_host(job_members: pl.DataFrame) -> pl.DataFrame:
     return job_members.group_by("job_id", "host").len().group_by("job_id").agg(widest=pl.col("len").max())
+
+
+def _islands(pairs: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
+    """Return how many islands the hosts of each job make, which exchange nothing with each other: `job_id`, `islands`.
+
+    Parameters
+    ----------
+    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`
+    nics : `job_id`, `addr`, `host`
+    """
+    links = pairs.filter(pl.col("kind") != "other").select("job_id", *ENDS)
+    for end in ENDS:
+        hosts = nics.select("job_id", addr="addr", place=pl.col("host").cast(pl.String))
+        links = links.join(hosts, left_on=["job_id", end], right_on=NIC).with_columns(pl.col("place").alias(end))
+        links = links.drop("place")
+    joined = pair_graph.components(links.unique())
+    return joined.group_by("job_id").agg(islands=pl.col("component").n_unique().cast(pl.Int64))
 
 
 def _most_common_size(sizes: pl.DataFrame, name: str) -> pl.DataFrame:

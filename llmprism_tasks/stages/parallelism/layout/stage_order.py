@@ -57,7 +57,8 @@ def pp_stages(
         .with_columns(pp_stage=pl.when(pl.col("pp") == 1).then(0).otherwise("place"))
     )
     even = pl.len().over("job_id", "pp_stage") * pl.col("pp") == pl.len().over("job_id")
-    peers = pl.len().over("job_id", "host", "pp_stage") % pl.col("tp") == 0
+    inside = pl.col("tp") <= pl.len().over("job_id", "host")  # else peers share a rack, and no host
+    peers = (pl.len().over("job_id", "host", "pp_stage") % pl.col("tp") == 0) | ~inside
     agree = (even & peers & pl.col("pp_stage").is_not_null()).fill_null(value=False).all().over("job_id")
     return placed.select("job_id", "addr", pp_stage=pl.when(agree).then("pp_stage").cast(pl.Int32))
 

@@ -1,11 +1,14 @@
-"""Event coincidence: the share of two senders' bytes that start together, and the share expected by chance."""
+"""Event coincidence: when senders begin, the share of two senders' bytes that start together, and that expected by
+chance."""
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
-from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel
-from llmprism_tasks.numerics.robust import Integers
+from llmprism_tasks.numerics.asof import BEFORE_ALL
+from llmprism_tasks.numerics.jit import FLOAT64, INT32S, INT64, INT64S, kernel
+from llmprism_tasks.numerics.robust import Flags, Integers
 
 
 def together(
@@ -30,6 +33,36 @@ def reach(starts: Integers, *, tolerance: float) -> float:
     """
     reached = np.minimum(np.diff(starts), 2 * tolerance).sum() + 2 * tolerance
     return float(reached / (starts[-1] - starts[0] + 2 * tolerance))
+
+
+@kernel(INT64S, INT32S, INT64S, INT64S, INT64S, INT64, INT64)
+def begins(
+    groups: Integers,
+    number: npt.NDArray[np.int32],
+    starts: Integers,
+    ends: Integers,
+    sizes: Integers,
+    least: int,
+    quiet: int,
+) -> Flags:
+    """Return which transfers begin after their pair was quiet, shape (transfers,).
+
+    Parameters
+    ----------
+    groups : of each pair; negative ones begin nothing
+    number : of each transfer, the place of its pair
+    starts, ends, sizes : of each transfer, ns, ns and bytes; starts ascend in each pair
+    least : bytes that a transfer has more than
+    quiet : ns
+    """
+    busy_until, found = np.full(groups.size, BEFORE_ALL), np.zeros(starts.size, np.bool_)
+    for i in range(starts.size):
+        pair = number[i]
+        if groups[pair] < 0 or sizes[i] <= least:
+            continue
+        found[i] = busy_until[pair] == BEFORE_ALL or starts[i] - busy_until[pair] > quiet
+        busy_until[pair] = max(busy_until[pair], ends[i])
+    return found
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, FLOAT64)

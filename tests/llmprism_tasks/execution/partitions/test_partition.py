@@ -17,10 +17,10 @@ from llmprism_tasks.execution.partitions.partition import (
     job_batches,
     latest_starts,
 )
-from llmprism_tasks.settings import TrafficSettings
+from llmprism_tasks.settings import Settings
 
-SETTINGS = TrafficSettings()
-DATA, CONTROL = SETTINGS.control_bytes + 1, SETTINGS.control_bytes
+SETTINGS = Settings()
+DATA, CONTROL = SETTINGS.traffic.control_bytes + 1, SETTINGS.traffic.control_bytes
 HOSTS = {f"{host}{nic}": host for host in "abcdef" for nic in (0, 1)}
 TOPOLOGY = pl.DataFrame({"addr": list(HOSTS), "host": list(HOSTS.values())})
 
@@ -32,6 +32,7 @@ def platform(*sent: Sent, most: int = 10) -> Partitions:
     source, target, sizes = zip(*sent, strict=True)
     starts = [10**18 + RESOLUTION_NS * at for at in range(len(sent))]
     flows = pl.DataFrame({"src_addr": source, "dst_addr": target, "bytes": sizes, "flow_start_ns": starts})
+    flows = flows.with_columns(flow_end_ns="flow_start_ns")
     return divide_platform(flows, TOPOLOGY, SETTINGS, most=most)
 
 

@@ -10,6 +10,8 @@ from handmade import MB, MS, WINDOW, every, flows, ring, settings
 from llmprism_tasks.stages.recognition.tenancy import joined_in_step, tenants
 from llmprism_tasks.stages.traffic import nic_pairs
 
+NO_UNISON = pl.DataFrame(schema={"host": pl.String, "unison": pl.Int64})
+
 
 def _members(nics: dict[int, list[str]]) -> pl.DataFrame:
     """Return the members of clusters; the first letter of an address is its host."""
@@ -31,7 +33,7 @@ def test_any_cluster_of_a_job_may_say_that_it_is_part_of_a_wider_one() -> None:
     ).sort("cluster", "end_ns")
     small = [at + draw.uniform(0, 500) for at in every(2000, count=20)]
     sent = nic_pairs.in_order(flows(ring(nics[0], every(2000, count=20)), ring(nics[1], small), ring(nics[2], small)))
-    found = tenants(members, steps, sent, (WINDOW.start_ns, WINDOW.end_ns), settings().recognition)
+    found = tenants(members, steps, sent, NO_UNISON, (WINDOW.start_ns, WINDOW.end_ns), settings().recognition)
     assert found["job"].n_unique() == 1
 
 
@@ -43,7 +45,7 @@ def test_clusters_in_step_are_one_and_others_stay_as_they_are(late: float, clust
     tokens, gradients = every(2000, count=20), every(2000, count=20, start=900)
     rows = [*ring(nics[3], [at + late for at in tokens]), *ring(nics[7], sorted([*tokens, *gradients]))]
     sent = nic_pairs.in_order(flows(rows, ring(nics[9], tokens)))
-    joined = joined_in_step(members, sent, settings().recognition)
+    joined = joined_in_step(members, sent, NO_UNISON, settings().recognition)
     assert joined.drop("cluster").equals(members.drop("cluster"))
     assert joined.filter(pl.col("host") < "d")["cluster"].unique().sort().to_list() == [3, 7][-clusters:]
     assert joined.filter(pl.col("host") >= "d")["cluster"].unique().to_list() == [9]
@@ -60,5 +62,5 @@ def test_on_a_clock_of_whole_seconds_all_begin_together(start: float, clusters: 
         for src, dst in (nics[cluster], nics[cluster][::-1])
         for begin in begins
     ]
-    joined = joined_in_step(_members(nics), nic_pairs.in_order(flows(rows)), settings().recognition)
+    joined = joined_in_step(_members(nics), nic_pairs.in_order(flows(rows)), NO_UNISON, settings().recognition)
     assert joined.filter(pl.col("host") < "d")["cluster"].n_unique() == clusters
