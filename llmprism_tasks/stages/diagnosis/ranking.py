@@ -32,6 +32,9 @@ KINDS_OF_EFFECT = ("cross_step", "cross_group")
 KINDS_AMONG_PEERS = ("slow_compute", "pipeline_imbalance", *HIDDEN)
 """Kinds found by comparing members that do the same work; only the layout says which members do."""
 
+KINDS_OF_STEPS = (*KINDS_WITHOUT_CAUSE[:1], *KINDS_OF_EFFECT, *KINDS_AMONG_PEERS)
+"""Kinds found by comparing steps with each other, or what is done in them; only who trains has steps."""
+
 DIAGNOSIS_KEY = ["job_id", "kind", "subject_type", "subject"]
 """Key of a diagnosis within a window."""
 
@@ -48,14 +51,15 @@ def drop_unlikely_layouts(found: pl.DataFrame, stalling: pl.DataFrame, jobs: pl.
     kinds (both `confidence`), and that these pairs carry all it sends (`explained_bytes`). Whether a ring is one of
     several or a channel of a single one does not matter, for its members do the same work either way. Nor does it
     matter where parameters are gathered along rings, though the degrees are not known then: without stages and experts,
-    all members compute all layers. Where the layout is not known, what was compared with its own past stands.
+    all members compute all layers. Where the layout is not known, what was compared with its own past stands. Of a job
+    that is no likelier to train than not, nothing is told that rests on its steps: inference has rhythms, too.
 
     Parameters
     ----------
     stalling : the findings of `stalls.find`, which compares members. They cannot be told by their kind:
         `job_stalls.find`, which compares none, has findings of that kind, too
     jobs : the window's jobs: `job_id`, their degrees (`dp` NULL if the layout is not known), `sharded`,
-        `explained_bytes` (NULL if nothing was sent), `confidence` (NULL if nobody judged it)
+        `explained_bytes` (NULL if nothing was sent), `confidence` and `recognition_confidence` (NULL if nobody judged)
     """
     gathered = (pl.col("sharded") & (pl.col("pp") == 1) & (pl.col("ep") == 1)).fill_null(value=False)
     doubt = pl.when(pl.col("dp").is_null() & gathered).then(EVEN_ODDS).otherwise(one_ring_or_several())
@@ -69,7 +73,9 @@ def drop_unlikely_layouts(found: pl.DataFrame, stalling: pl.DataFrame, jobs: pl.
     among = found.filter(pl.col("kind").is_in(KINDS_AMONG_PEERS))
     alone = among.filter(pl.col("peers").is_not_null()).join(unknown, on="job_id", how="semi")
     doubted = [rows.join(wrong, on="job_id", how="semi") for rows in (among, stalling)]
-    return found.join(pl.concat([alone, *doubted]), on=DIAGNOSIS_KEY, how="anti", maintain_order="left")
+    rhythmic = jobs.filter(pl.col("recognition_confidence") <= MAJORITY).select("job_id")
+    of_steps = found.filter(pl.col("kind").is_in(KINDS_OF_STEPS)).join(rhythmic, on="job_id", how="semi")
+    return found.join(pl.concat([alone, *doubted, of_steps]), on=DIAGNOSIS_KEY, how="anti", maintain_order="left")
 
 
 def assemble(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl.DataFrame:

@@ -291,6 +291,12 @@ def test_stalls_of_members_need_a_layout_and_those_of_whole_jobs_none(*, compare
     assert likely(found, laid_out(0.4, dp=4), stalling=found * compared).height == kinds
 
 
+@pytest.mark.parametrize(("trains", "kinds"), [(0.5, ["hang", "slow_nic"]), (0.51, ["hang", "slow_nic", "straggler"])])
+def test_steps_of_a_job_that_may_as_well_not_train_tell_nothing(trains: float, kinds: list[str]) -> None:
+    found = [row("hang", "job", "j"), row("slow_nic", "addr", "a"), row("straggler", "job", "j")]
+    assert likely(found, laid_out(0.8, dp=4, trains=trains))["kind"].to_list() == kinds
+
+
 def likely(found: list[dict[str, Any]], jobs: pl.DataFrame, *, stalling: Sequence[dict[str, Any]] = ()) -> pl.DataFrame:
     rows, stalls = (pl.DataFrame(some, schema=FINDING_SCHEMA) for some in (found, stalling))
     return drop_unlikely_layouts(rows, stalls, jobs)
@@ -304,8 +310,9 @@ def laid_out(
     pp: int = 1,
     explained: float | None = 1.0,
     sharded: bool = False,
+    trains: float = 1.0,
 ) -> pl.DataFrame:
     """Return a job's layout, and that of another one which is surely wrong."""
     degrees = {name: [degree, None] for name, degree in {"tp": tp, "pp": pp, "dp": dp, "cp": 1, "ep": 1}.items()}
-    sure = {"confidence": [confidence, 0.0], "explained_bytes": [explained, 1.0]}
+    sure = {"confidence": [confidence, 0.0], "explained_bytes": [explained, 1.0], "recognition_confidence": trains}
     return pl.DataFrame({"job_id": ["j", "other"], "sharded": [sharded, None]} | sure | degrees)

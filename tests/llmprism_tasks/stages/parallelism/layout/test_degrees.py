@@ -52,6 +52,23 @@ def test_rails_of_one_pipeline_and_one_ring_each() -> None:
     assert found([*rails, *rings], hosts) == (4, 2, 2)
 
 
+@pytest.mark.parametrize(("staged", "expected"), [(True, (4, 2, 2)), (False, (None, None, None))])
+def test_peers_may_be_in_several_hosts_of_a_rack_that_exchange_nothing(
+    staged: bool, expected: tuple[int | None, ...]
+) -> None:
+    """Two replicas of two stages, two hosts of two GPUs each: hosts of a stage are joined by NVLink alone.
+
+    Without stages, as many GPUs may share parameters.
+    """
+    hosts, nics = cluster(8, 2)
+    islands = [[nics[host] for host in range(first, 8, 2)] for first in (0, 1)]
+    rails_ = [[host[gpu] for host in island] for island in islands for gpu in (0, 1)]
+    lines = [pair for a, b, c, d in rails_ for pair in (*line([a, c]), *line([b, d]))] if staged else []
+    rings_ = [pair for a, b, c, d in rails_ for pair in (*ring([a, b]), *ring([c, d]))]
+    alone = [pair for rail in rails_ for pair in ring(rail)]
+    assert found([*lines, *rings_] if staged else alone, hosts) == expected
+
+
 def test_data_parallel_alone() -> None:
     hosts, nics = cluster(4, 2)
     assert found([pair for g in range(2) for pair in ring([of[g] for of in nics])], hosts) == (2, 1, 4)
