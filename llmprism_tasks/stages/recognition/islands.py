@@ -110,10 +110,11 @@ def in_unison(alone: Islands, number: Numbers, flows: pl.DataFrame, settings: Se
     slot_ns = max(1, int(settings.recognition.phase_tolerance_ms * NANOSECONDS_PER_MS))
     starts, ends, sizes = (flows[name].to_numpy() for name in nic_pairs.TIMES)
     begun = coincidence.begins(of_job, number, starts, ends, sizes, settings.traffic.control_bytes, slot_ns)
-    at = np.unique(np.column_stack([places[number[begun]], starts[begun] // slot_ns]), axis=0)
-    if not at.size:
+    if not begun.any():
         return island
-    left, right = np.nonzero(_coincide(at[:, 0], at[:, 1] - at[:, 1].min(), settings.recognition.least_together))
+    slots = starts[begun] // slot_ns
+    together = _coincide(places[number[begun]], slots - slots.min(), settings.recognition.least_together)
+    left, right = np.nonzero(together)
     joined = np.append(numbers[graphs.connected_components(left, right, numbers.size)], NO_ISLAND)
     found: Integers = joined[places]
     return found
@@ -124,7 +125,7 @@ def _coincide(island: Integers, slot: Integers, least_together: float) -> Flags:
 
     Parameters
     ----------
-    island, slot : where each of their moments is, once each; slots are counted from the first
+    island, slot : of each of their moments; slots are counted from the first
     least_together : of the moments that do not coincide by chance
     """
     moments = np.zeros((island.max() + 1, slot.max() + 3), bool)
