@@ -25,6 +25,11 @@ from llmprism_tasks.stages.traffic.opposite import opposite
 EXCHANGING = ("ep", "cp")
 """Kinds of traffic in every layer; ranks wait for each other through it between the messages of a pipeline."""
 
+SAME_ROLE = 7 / 8
+"""Ratio of its peers' gradient bytes from which a NIC does what they do: those of a ring move as many. In the trees of
+NCCL (double binary trees) a root has fewer neighbours than an inner node, and moves three quarters of its bytes, or
+less; between its turns it waits, which looks like computing."""
+
 PEER_COLUMNS = ["job_id", "component", "step_index", "last_stage", "entered"]
 """Columns that are equal for peers in a step. The last stage's measured time includes the backward pass, and that of
 who was not seen to wait for an input all that comes before its first output."""
@@ -55,7 +60,8 @@ def own_work(
     sorted by `STEP`: the columns of `steps`, the columns measured by `compute_gap_work` or `first_forward_work` (NULL
     if only the other measures them), `component` (of peers; NULL without replicas), `members` (number of peers, the NIC
     itself included), `excess` (of the pace over the peers', as a ratio, or of `own_ns` if there is one peer and
-    that is longer by less than half as much; NULL without peers, and where most of them show fewer exchanges)
+    that is longer by less than half as much; NULL without peers, where most of them show fewer exchanges, and for who
+    moves fewer gradients than they do)
     """
     seen = to_nic_arrays(without_logs(flows), steps)
     jobs = seen.pairs["job_id"].unique()
@@ -78,7 +84,22 @@ def own_work(
     joined = (pl.col("exchanges").rank("min").over(PEER_COLUMNS) - 1 > MAJORITY * pl.col("members")).fill_null(
         value=False
     )
-    return grouped.with_columns(excess=pl.when(~joined).then(shown)).drop("relieved", "exchanges").sort(STEP)
+    moved = pl.col("moved").median()
+    fewer = (moved.over(NIC) < SAME_ROLE * moved.over("job_id", "component")).fill_null(value=False)
+    return (
+        grouped.join(_moved_gradients(seen), on=STEP, how="left")
+        .with_columns(excess=pl.when(~joined & ~fewer).then(shown))
+        .drop("relieved", "exchanges", "moved")
+        .sort(STEP)
+    )
+
+
+def _moved_gradients(seen: NicArrays) -> pl.DataFrame:
+    """Return the gradient bytes that each NIC sends in a step or receives, the larger of both: `STEP`, `moved`."""
+    chosen = seen.transfers.kinds == seen.number("dp")
+    ends = seen.transfers.senders, seen.transfers.receivers
+    moved = np.max([carried(seen.transfers, seen.numbers, chosen, end) for end in ends], axis=0)
+    return seen.steps.select(*STEP, moved=moved).filter(pl.col("moved") > 0)
 
 
 def _without_lost_messages(passes: pl.DataFrame) -> pl.DataFrame:
