@@ -105,7 +105,7 @@ def test_peers_whose_exchanges_are_joined_show_no_usual_work(joined: str, compar
 
 @pytest.mark.parametrize(("more", "compared"), [(1_100_000, True), (1_200_000, False)])
 def test_who_moves_fewer_gradients_than_its_peers_has_another_role(more: int, compared: bool) -> None:
-    """A tree's root is silent while inner nodes send to their children. Its peers move a seventh more than it, or less."""
+    """A tree's root waits while inner nodes send to their children, who move a seventh more than it, or less."""
     whole = ring({"a": 450, "b": 300, "c": 300, "d": 300})
     others = ring({"b": 310, "c": 310, "d": 310}, size=more)
     found = own_work(kinds(dp=[*whole, *others]), steps("abcd"), groups("abcd"))
