@@ -10,6 +10,7 @@ restarted, at whatever point of a step it had stopped.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -24,10 +25,12 @@ from llmprism_tasks.stages.liveness.progress.step_progress import StepProgress, 
 from llmprism_tasks.stages.liveness.progress.whole_steps import LEAST_STEPS_NS
 from llmprism_tasks.stages.liveness.quiet_times import (
     RESTART_SHARE,
+    SAME_PLACE,
     Gap,
     are_of_collector,
     beyond_chatter,
     long_gaps,
+    quiet_times,
     restart_silence_ns,
 )
 from llmprism_tasks.stages.liveness.resumption import resumption
@@ -114,7 +117,9 @@ def long_silences(
     bulk, foreign, amid = _separate_foreign_traffic(bulk, window, settings)
     away = pl.concat([away, amid])
     for gap in long_gaps(bulk, window, settings):
-        mine = nic_pairs.named(bulk.filter(pl.col("job_id") == gap.job_id))
+        of_job = bulk.filter(pl.col("job_id") == gap.job_id)
+        mine = nic_pairs.named(of_job)
+        gap = _beside_habits(gap, of_job, mine, settings, foreign)  # noqa: PLW2901
         nics = pl.concat([mine["src_addr"], mine["dst_addr"]]).unique().implode()
         sends, receives = (pl.col(end).is_in(nics) for end in ("src_addr", "dst_addr"))
         inside = pl.all_horizontal(pl.col(*PAIR).is_in(topology["addr"].implode()))
@@ -147,6 +152,41 @@ def long_silences(
         if judged is not None:
             found.append(judged)
     return found
+
+
+def _beside_habits(
+    gap: Gap, of_job: pl.DataFrame, mine: pl.DataFrame, settings: Settings, foreign: pl.DataFrame
+) -> Gap:
+    """Return a gap held against the longest one before it that may be the same habit: a job pauses by choice at one
+    place of its step, and a fault strikes anywhere.
+
+    Parameters
+    ----------
+    of_job, mine : the job's flows, with addresses as codes and as text
+    foreign : as for `step_progress_at`
+    """
+    least_ns = restart_silence_ns(settings)
+    if gap.longest_ns <= least_ns:
+        return gap
+    gaps = (
+        quiet_times(of_job)
+        .filter(pl.col("back_ns") <= gap.since_ns)
+        .select("since_ns", length=pl.col("back_ns") - pl.col("since_ns"))
+    )
+    longest_ns = int(gaps.filter(pl.col("length") <= least_ns)["length"].max() or 0)  # type: ignore[arg-type]
+    place = _place(gap.since_ns, mine, settings, foreign)
+    for since_ns, length in gaps.filter(pl.col("length") > least_ns).sort("length", descending=True).iter_rows():
+        apart = abs(_place(since_ns, mine, settings, foreign) - place)
+        if not min(apart, 1 - apart) > SAME_PLACE:  # nor where one of the places is not known
+            longest_ns = length
+            break
+    return gap.beside(longest_ns)
+
+
+def _place(since_ns: int, mine: pl.DataFrame, settings: Settings, foreign: pl.DataFrame) -> float:
+    """Return the part of a step that a job had done when it fell silent, below 1; NaN if its steps are not known."""
+    where = step_progress_at(mine.filter(pl.col("flow_start_ns") <= since_ns), since_ns, settings, foreign)
+    return math.nan if where is None else (where.silent_ns - where.ended_ns) / where.period_ns % 1
 
 
 def _judged(

@@ -9,7 +9,7 @@ together at any other time, the collector did.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -27,6 +27,10 @@ RESTART_SHARE = 0.8
 tenths, give or take two. The step with such a pause belongs to no run, so nothing else tells of it."""
 
 
+SAME_PLACE = 0.1
+"""Part of a step by which two pauses may be apart to be at one place of it."""
+
+
 @dataclass(frozen=True)
 class Gap:
     """A long time without flows of a job: from the end of its last flow to the start of its next one.
@@ -41,6 +45,12 @@ class Gap:
     back_ns: int | None
     longest_ns: int
     is_longest: bool = True
+
+    def beside(self, longest_ns: int) -> Gap:
+        """Return the gap held against another longest one."""
+        over_ns = 0 if self.back_ns is None else self.back_ns - self.since_ns
+        clearly = over_ns > (1 + LONGER_BY_STEPS) * longest_ns
+        return replace(self, longest_ns=longest_ns, is_longest=self.is_longest or clearly)
 
 
 def beyond_chatter(bulk: pl.DataFrame, settings: Settings) -> pl.DataFrame:
@@ -58,8 +68,8 @@ def restart_silence_ns(settings: Settings) -> int:
 def long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterator[Gap]:
     """Yield the long gaps between a job's flows that reach into the last two windows.
 
-    They are longer than any before; one that is not over, by the time in which a job restarts. Shorter gaps are
-    included if other NICs joined the job after them, and those that are over and are not the longest.
+    They are longer than any before, or than the time in which a job restarts. Shorter gaps are included if other NICs
+    joined the job after them, and those that are over and are not the longest.
     """
     gaps = quiet_times(bulk).with_columns(length=pl.coalesce("back_ns", pl.lit(window.end_ns)) - pl.col("since_ns"))
     over = pl.col("back_ns").is_not_null()
@@ -71,7 +81,7 @@ def long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterato
         .then(least_ns)
         .when(over)
         .then(RESTART_SHARE * least_ns)
-        .otherwise(pl.col("longest_ns") + least_ns)
+        .otherwise(least_ns)
     )
     replaces = (pl.col("joined_ns") >= pl.col("back_ns")).fill_null(value=False)
     clearly = ~over | replaces | (pl.col("length") > (1 + LONGER_BY_STEPS) * pl.col("longest_ns"))
