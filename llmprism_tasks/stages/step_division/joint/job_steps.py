@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.balance import main_pairs
 from llmprism_tasks.stages.step_division.groups.group_period import group_periods, in_period
@@ -113,7 +114,9 @@ def _steps_of_groups(
     together = merge_steps([together, clear])
     alone = alone.join(clear.streams, on="group", how="anti", maintain_order="left")
     in_step, known = _streams_in_period(flows, alone, periods, settings), periods.select("group")
-    answered = pl.concat([in_step.select("group"), together.streams.select("group")]).unique()
+    paused = _periods_of_busy_pairs(in_step)
+    sure = in_step.select("group").join(paused, on="group", how="anti")
+    answered = pl.concat([sure, together.streams.select("group")]).unique()
     silent = whole.join(answered, on="group", how="anti", maintain_order="left")
     parts = refused.filter("parts").select("group")
     coded = nic_pairs.as_coded(silent, flows)
@@ -127,10 +130,11 @@ def _steps_of_groups(
     )
     of_few = group_periods(flows, nic_pairs.as_coded(untold, flows), settings, until_ns=until_ns, of_few=True)
     rest = rest.of(_without_same_period(rest.streams, of_few, settings))
+    rest = rest.of(_without_pairs_steps(rest.streams, paused))
     together = merge_steps([together, rest])
     of_few = of_few.join(together.streams, on="group", how="anti")
-    alone, untold = (
-        one.join(together.streams, on="group", how="anti", maintain_order="left") for one in (alone, untold)
+    alone, untold, in_step = (
+        one.join(together.streams, on="group", how="anti", maintain_order="left") for one in (alone, untold, in_step)
     )
     in_step = pl.concat([in_step, _streams_in_period(flows, untold, of_few, settings)])
     known = pl.concat([known, of_few.select("group")])
@@ -201,6 +205,33 @@ def _without_same_period(clocked: pl.DataFrame, of_few: pl.DataFrame, settings: 
     times = pl.col("group_period_ns") / pl.col("period_ns")
     whole = (times / times.round() - 1).abs() <= settings.same_period
     return groups.join(groups.join(of_few, on="group").filter(whole), on="group", how="anti").select("group")
+
+
+def _periods_of_busy_pairs(in_step: pl.DataFrame) -> pl.DataFrame:
+    """Return the groups whose main pairs show steps only as a whole, and send for most of each: `group`, `period_ns`.
+
+    Their silences are short beside the steps, and may be pauses after several steps.
+
+    Parameters
+    ----------
+    in_step : as `in_period` returns
+    """
+    busy = (pl.col("size_class") == WHOLE_PAIR) & (pl.col("duration_ns") > MAJORITY * pl.col("period_ns"))
+    groups = main_pairs(in_step, "group").group_by("group").agg(busy.all().alias("busy"), period_ns=pl.col("group_period_ns").first())
+    return groups.filter("busy").drop("busy")
+
+
+def _without_pairs_steps(clocked: pl.DataFrame, paused: pl.DataFrame) -> pl.DataFrame:
+    """Return the groups but those of which single pairs show a step that is not several of the bytes': `group`.
+
+    Parameters
+    ----------
+    clocked : streams of `Found`
+    paused : as `_periods_of_busy_pairs` returns
+    """
+    groups = clocked.select("group", "group_period_ns").unique("group")
+    kept = SEVERAL_PERIODS * pl.col("group_period_ns") > pl.col("period_ns")
+    return groups.join(groups.join(paused, on="group").filter(kept), on="group", how="anti").select("group")
 
 
 def _of_same_period(streams: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
