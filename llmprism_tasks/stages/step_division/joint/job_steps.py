@@ -17,6 +17,7 @@ from llmprism_tasks.stages.step_division.groups.group_period import group_period
 from llmprism_tasks.stages.step_division.groups.group_steps import merge_steps, steps_together
 from llmprism_tasks.stages.step_division.groups.rhythm_rows import ends_of, same_period
 from llmprism_tasks.stages.step_division.groups.single_burst import first_bursts
+from llmprism_tasks.stages.step_division.groups.templates.levels import NEARLY_ALL
 from llmprism_tasks.stages.step_division.joint.cycles import with_whole_steps
 from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps, Streams, jointly_cut_streams, number_steps
 from llmprism_tasks.stages.step_division.joint.refusal import groups_without_steps
@@ -208,7 +209,7 @@ def _without_same_period(clocked: pl.DataFrame, of_few: pl.DataFrame, settings: 
 
 
 def _periods_of_busy_pairs(in_step: pl.DataFrame) -> pl.DataFrame:
-    """Return the groups whose main pairs show steps only as a whole, and send for most of each: `group`, `period_ns`.
+    """Return the groups whose steps are shown by streams that send for most of each: `group`, `period_ns`.
 
     Their silences are short beside the steps, and may be pauses after several steps.
 
@@ -216,8 +217,9 @@ def _periods_of_busy_pairs(in_step: pl.DataFrame) -> pl.DataFrame:
     ----------
     in_step : as `in_period` returns
     """
-    busy = (pl.col("size_class") == WHOLE_PAIR) & (pl.col("duration_ns") > MAJORITY * pl.col("period_ns"))
-    groups = main_pairs(in_step, "group").group_by("group").agg(busy.all().alias("busy"), period_ns=pl.col("group_period_ns").first())
+    busy, bytes_ = pl.col("duration_ns") > MAJORITY * pl.col("period_ns"), pl.col("bytes")
+    of_busy = bytes_.filter(busy).sum() >= NEARLY_ALL * bytes_.sum()
+    groups = in_step.group_by("group").agg(of_busy.alias("busy"), period_ns=pl.col("group_period_ns").first())
     return groups.filter("busy").drop("busy")
 
 
