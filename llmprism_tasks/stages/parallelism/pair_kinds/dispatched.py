@@ -59,7 +59,7 @@ def returned(flows: pl.DataFrame, pairs: pl.DataFrame, settings: Settings) -> pl
 
 
 def begun_a_pass_later(steps: pl.DataFrame, pairs: pl.DataFrame) -> pl.Series:
-    """Return the pairs of which the sender has sent tokens for a pass, typically, when the pair begins in a step: `pair`.
+    """Return the pairs of which the sender has sent tokens for a pass, typically, when the pair begins in a step.
 
     Parameters
     ----------
