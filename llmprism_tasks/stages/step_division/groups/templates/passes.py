@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from llmprism_tasks.numerics.robust import MAJORITY, THOUSANDFOLD_NATS, Floats, Integers, self_weighted_median
+from llmprism_tasks.numerics.robust import MAJORITY, THOUSANDFOLD_NATS, Flags, Floats, Integers, self_weighted_median
 from llmprism_tasks.stages.step_division.groups.balance import MAIN_LINK_BYTES
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
@@ -100,8 +100,14 @@ def end_of_backward(
         return None
     most = np.where(near, grows, -np.inf)[told].argmax(axis=1)
     ratio = float(np.median(around[told, most]) + edge) % 1.0
-    off = np.abs((ratio + turn / PLACES_PER_STEP + 0.5) % 1.0 - 0.5)
-    return Backward(ratio, (begins + ratio * size)[:, 0], bool(off.max() >= SHORTEST_PASS / 2))
+    moved = bool(is_elsewhere(-turn / PLACES_PER_STEP, ratio).any())
+    return Backward(ratio, (begins + ratio * size)[:, 0], moved)
+
+
+def is_elsewhere(place: float | Floats, other: float) -> Flags:
+    """Say whether places are farther from another one than half of a pass: ratios of the bytes of a step, around it."""
+    elsewhere: Flags = np.abs((place - other + 0.5) % 1.0 - 0.5) >= SHORTEST_PASS / 2
+    return elsewhere
 
 
 def _turns(profiles: Floats, count: float, jitter: float) -> Integers:
