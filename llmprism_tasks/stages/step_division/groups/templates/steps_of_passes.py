@@ -49,7 +49,7 @@ def steps_of_micro_batches(micro: Steps, fitting: Fitting) -> Steps | None:
     traffic, known = fitting.traffic, {"clear": CLEAR_SIGMAS, "jitter": LEAST_VARIANCE}
     told = accumulated(traffic, fitting.silences, micro.until_ns, micro.whole, **known)
     backward = None if told is None else end_of_backward(micro.ends_ns[micro.whole], fitting)
-    if told is None or (backward is not None and passes.is_elsewhere(told.place, backward.ratio)):
+    if told is None or (backward is not None and not backward.is_near(told.place)):
         return None
     begins = np.append(traffic.starts[0] - 1, micro.ends_ns[:-1])[told.first]
     places = traffic.sent[np.searchsorted(traffic.starts, begins, "right")] + told.place * micro.template.sum()
