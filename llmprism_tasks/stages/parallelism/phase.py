@@ -198,6 +198,7 @@ def pair_kinds(
     judged = _with_turns(judged, flows, pairs, division.job_steps, periods, settings)
     judged = _with_returned(judged, flows, pairs, settings)
     judged = _with_joined(judged, flows, pairs, periods, settings)
+    judged = _without_backward_passes(judged, steps, pairs)
     judged = _with_relayed(judged, flows, pairs, job_members, periods, settings)
     # Where a pair sends all the time, or much of it is lost, its gaps may not tell the period that it keeps. Gradients
     # are the same bytes in every step: what keeps the period with other bytes each time is nothing by that alone.
@@ -268,6 +269,13 @@ def _with_joined(
         message=pl.when(alone).then("message"),
         recurring="filling",
     ).drop("pipeline_joined", "filling_joined")
+
+
+def _without_backward_passes(judged: pl.DataFrame, steps: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Take the votes from pairs that fill the step by its backward pass alone, as tokens show: these are gradients."""
+    later = dispatched.begun_a_pass_later(steps, pairs.join(judged.select("pair", "expert"), on="pair"))
+    in_both = ~pl.col("pair").is_in(later.implode())
+    return judged.with_columns(pl.col("filling", "recurring") * in_both)
 
 
 def _with_relayed(

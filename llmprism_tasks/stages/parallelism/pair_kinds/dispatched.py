@@ -6,6 +6,9 @@ size goes one way and then the other in the same step, and hardly ever in anothe
 in every step; of those that a collector splits or joins, the parts mostly come one way alone, or both ways at once. A
 ring of two returns its halves as well: where a collector cuts these anywhere, some record has a size that comes back by
 chance. But then one of the next step has it as often. So steps of which that is true count against it.
+
+A NIC sends tokens in both passes. What it sends only when it has sent them for a pass goes on in the backward pass
+alone, as gradients do that are reduced layer by layer; blocks of context and gathered parameters do not.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ import polars as pl
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.parallelism.kernels import recurring_sizes
+from llmprism_tasks.stages.step_division.groups.templates.passes import SHORTEST_PASS
+from llmprism_tasks.stages.step_division.periodicity import WHOLE_PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
 
 
@@ -51,6 +56,23 @@ def returned(flows: pl.DataFrame, pairs: pl.DataFrame, settings: Settings) -> pl
         for name in ("back_bytes", "chance_bytes")
     )
     return of_steps.group_by("pair").agg(returned=pl.max_horizontal(own - chance, 0.0))
+
+
+def begun_a_pass_later(steps: pl.DataFrame, pairs: pl.DataFrame) -> pl.Series:
+    """Return the pairs of which the sender has sent tokens for a pass, typically, when the pair begins in a step.
+
+    Parameters
+    ----------
+    steps : as `stream_steps` returns
+    pairs : `pair`, `job_id`, `src_addr`, `expert` (ratio of its steps that say that it sends tokens)
+    """
+    whole = steps.filter(pl.col("size_class") == WHOLE_PAIR).select("pair", "step", "first_ns", "period_ns")
+    sent = whole.join(pairs.select("pair", "job_id", "src_addr", "expert"), on="pair")
+    of_nic = ["job_id", "src_addr", "step"]
+    tokens = sent.filter(pl.col("expert") >= MAJORITY).group_by(of_nic).agg(since_ns=pl.col("first_ns").min())
+    later = (pl.col("first_ns") - pl.col("since_ns")) / pl.col("period_ns")
+    found = sent.join(tokens, on=of_nic).group_by("pair").agg(later=later.median())
+    return found.filter(pl.col("later") >= SHORTEST_PASS)["pair"]
 
 
 def _bytes_of_same_size(there: pl.DataFrame, back: pl.DataFrame, settings: Settings) -> pl.DataFrame:

@@ -91,16 +91,22 @@ def _jobs_with_other_bursts(
 
     What carries as much as one that fills the step, and ends in the same burst, is another hop of its ring: sharded
     parameters that are gathered together with gradients go on through about half of the step. Where the records of a
-    hop are joined in other ways each time, no burst of it is known, and that it carries as much is enough. The
+    hop are joined in other ways each time, no burst of it is known, and that it carries as much is enough. So it is
+    where it goes on from a hop that fills the step to another one, and none that does so leads on or in there. The
     gradients that share a pair with blocks of context are less than half of its bytes.
     """
     hop = ["job_id", "burst_size", "bytes_per_step"]
-    synchronised = pairs.filter(pl.col("kind") == "dp").select(hop).sort("bytes_per_step")
+    synchronised = pairs.filter(pl.col("kind") == "dp").sort("bytes_per_step").select(*ENDS, *hop)
     likest = (
         filled.select(hop).drop_nulls("bytes_per_step").rename({"burst_size": "reduced", "bytes_per_step": "carried"})
     )
     same_burst = pl.col("burst_size").is_null() | _is_alike("burst_size", "reduced", same_size)
-    same_ring = _is_alike("bytes_per_step", "carried", same_bytes) & same_burst
+    missing = synchronised
+    for end, other in (ENDS, ENDS[::-1]):
+        missing = missing.join(filled, on=["job_id", end], how="anti")
+        missing = missing.join(filled, left_on=["job_id", end], right_on=["job_id", other], how="semi")
+    closing = pl.struct("job_id", *ENDS).is_in(missing.select(pl.struct("job_id", *ENDS)).to_series().implode())
+    same_ring = _is_alike("bytes_per_step", "carried", same_bytes) & (same_burst | closing)
     return (
         synchronised.join_asof(
             likest.sort("carried"),

@@ -36,11 +36,17 @@ class Backward(NamedTuple):
     ratio : of a step's bytes, from where most steps were cut
     places : shape (steps,), bytes that the group had sent until then in each step that moves what the others do
     moved : whether any of them was cut farther from there than half of a pass
+    burst : ratio of a step's bytes that are sent between two silences, typically
     """
 
     ratio: float
     places: Floats
     moved: bool
+    burst: float
+
+    def is_near(self, place: float) -> bool:
+        """Say whether a ratio of a step's bytes, from where most steps were cut, is no more than a burst from there."""
+        return bool(_distance(place, self.ratio) <= self.burst)
 
 
 def end_of_backward(
@@ -100,8 +106,15 @@ def end_of_backward(
         return None
     most = np.where(near, grows, -np.inf)[told].argmax(axis=1)
     ratio = float(np.median(around[told, most]) + edge) % 1.0
-    off = np.abs((ratio + turn / PLACES_PER_STEP + 0.5) % 1.0 - 0.5)
-    return Backward(ratio, (begins + ratio * size)[:, 0], bool(off.max() >= SHORTEST_PASS / 2))
+    off = _distance(ratio, -turn / PLACES_PER_STEP)
+    moved = bool(np.max(off) >= SHORTEST_PASS / 2)
+    return Backward(ratio, (begins + ratio * size)[:, 0], moved, float(burst / np.median(step)))
+
+
+def _distance(place: float, other: float | Floats) -> float | Floats:
+    """Return how far two places of a cycle are apart, as ratios of it."""
+    distance: float | Floats = np.abs((place - other + 0.5) % 1.0 - 0.5)
+    return distance
 
 
 def _turns(profiles: Floats, count: float, jitter: float) -> Integers:

@@ -43,17 +43,19 @@ def steps_of_micro_batches(micro: Steps, fitting: Fitting) -> Steps | None:
     as anybody can tell.
 
     What is not seen to have a forward and a backward pass may be a part of a micro-batch, as layers are, and the
-    silence any that comes once: then others say where steps end.
+    silence any that comes once: then others say where steps end. Where both are seen, the optimizer works when the
+    backward pass has ended. What is silent once elsewhere waits for something else, such as a checkpoint.
     """
     traffic, known = fitting.traffic, {"clear": CLEAR_SIGMAS, "jitter": LEAST_VARIANCE}
     told = accumulated(traffic, fitting.silences, micro.until_ns, micro.whole, **known)
-    if told is None:
+    backward = None if told is None else end_of_backward(micro.ends_ns[micro.whole], fitting)
+    if told is None or (backward is not None and not backward.is_near(told.place)):
         return None
     begins = np.append(traffic.starts[0] - 1, micro.ends_ns[:-1])[told.first]
     places = traffic.sent[np.searchsorted(traffic.starts, begins, "right")] + told.place * micro.template.sum()
     step = micro._replace(template=told.batches * micro.template)
     ended = cut_near_places(places, fitting, fitting.silences, step)
-    return None if ended is None else ended._replace(told=True, ended=has_visible_passes(micro, fitting))
+    return None if ended is None else ended._replace(told=True, ended=backward is not None)
 
 
 def steps_by_passes(found: Steps, fitting: Fitting) -> Steps | None:

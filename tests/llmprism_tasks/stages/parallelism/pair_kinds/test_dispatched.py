@@ -11,22 +11,27 @@ from handmade import MB, MS, WINDOW, Row, every, flows
 
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.parallelism.pair_kinds import dispatched
-from llmprism_tasks.stages.parallelism.pair_kinds.features import with_back
+from llmprism_tasks.stages.parallelism.pair_kinds.features import stream_steps, with_back
 from llmprism_tasks.stages.traffic import nic_pairs
 
 STEPS = every(1000, count=12)
 LAYERS = (0, 200, 400, 600)
 
 
-def told(rows: list[Row]) -> dict[str, float]:
-    """Return the ratio of steps in which most of what a pair sends comes back, by its two NICs."""
+def in_steps(rows: list[Row]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return flows of a job with steps of a second, and its pairs."""
     named = flows(rows).with_columns(
         job_id=pl.lit("j"),
         step=(pl.col("flow_start_ns") - WINDOW.start_ns) // (1000 * MS),
         pair=pl.struct(nic_pairs.PAIR).rank("dense").cast(pl.Int32),
     )
     numbered = nic_pairs.in_order(named)
-    pairs = with_back(nic_pairs.pairs_of(numbered, ["job_id", *nic_pairs.PAIR]))
+    return numbered, with_back(nic_pairs.pairs_of(numbered, ["job_id", *nic_pairs.PAIR]))
+
+
+def told(rows: list[Row]) -> dict[str, float]:
+    """Return the ratio of steps in which most of what a pair sends comes back, by its two NICs."""
+    numbered, pairs = in_steps(rows)
     found = dispatched.returned(numbered, pairs, Settings()).join(pairs, on="pair")
     return {src + dst: ratio for src, dst, ratio in found.select(*nic_pairs.PAIR, "returned").rows()}
 
@@ -88,3 +93,24 @@ def test_what_goes_both_ways_at_once_is_nothing() -> None:
 
 def test_who_has_nobody_that_answers_is_not_asked() -> None:
     assert told([(step, step + 20, "a", "b", 5 * MB) for step in STEPS]) == {}
+
+
+@pytest.mark.parametrize(
+    ("later", "sender", "expert", "backward"),
+    [(190, "a", 1.0, []), (210, "a", 1.0, ["c"]), (500, "a", 1.0, ["c"]), (210, "b", 1.0, []), (210, "a", 0.4, [])],
+)
+def test_what_begins_a_pass_after_the_tokens_of_its_sender_goes_on_in_the_backward_pass(
+    later: int, sender: str, expert: float, backward: list[str]
+) -> None:
+    """Who sends no tokens may be of a later stage of a pipeline."""
+    rows = [(step + 300 * late, step + 300 * late + 20, "a", "d", 5 * MB) for step in STEPS for late in range(3)]
+    rows += [
+        (step + later + 50 * one, step + later + 50 * one + 20, sender, "c", 2 * MB)
+        for step in STEPS
+        for one in range(9)
+    ]
+    numbered, pairs = in_steps(rows)
+    periods = pl.DataFrame({"job_id": ["j"], "period_ns": [1000.0 * MS]})
+    pairs = pairs.with_columns(expert=pl.when(dst_addr="d").then(expert).otherwise(0.0))
+    found = dispatched.begun_a_pass_later(stream_steps(numbered, pairs, periods, Settings()), pairs)
+    assert pairs.filter(pl.col("pair").is_in(found.implode()))["dst_addr"].to_list() == backward

@@ -17,6 +17,20 @@ STEP = 4e8
 Pair = tuple[str, str, str, float | None, float | None]
 
 
+@pytest.mark.parametrize(
+    ("hop", "carried", "kind"),
+    [("da", 1.09, "dp"), ("da", 1.11, "cp"), ("db", 1.0, "cp"), ("ea", 1.0, "cp")],
+)
+def test_the_hop_that_closes_a_ring_is_one_of_it_whatever_it_does_in_bursts(
+    hop: str, carried: float, kind: str
+) -> None:
+    """Of sharded parameters one hop is done after half of the step: it waits for nobody."""
+    hops = [("a", "b", "filling", BLOCK, None), ("b", "c", "filling", BLOCK, None), ("c", "d", "filling", BLOCK, None)]
+    amounts = dict.fromkeys("abc", STEP) | {hop[0]: carried * STEP}
+    found = filled([*hops, (hop[0], hop[1], "dp", BLOCK, BURST)], carried=amounts)
+    assert found["b", "c"] == kind
+
+
 def ring(nics: str) -> list[tuple[str, str]]:
     return list(pairwise([*nics, nics[0]]))
 

@@ -20,18 +20,23 @@ UNITS = [2, *[1] * (LAYERS - 1), *[2] * (LAYERS - 1), 1, 1]
 """Layers' parameters that each burst moves: one is gathered ahead, and the last gradients are reduced alone."""
 
 
-def traffic(batches: int, steps: int, optimizer: float = OPTIMIZER, between: float = 0.5) -> tuple[Traffic, np.ndarray]:
+def traffic(
+    batches: int, steps: int, optimizer: float = OPTIMIZER, between: float = 0.5, *, stalled: int = 0
+) -> tuple[Traffic, np.ndarray]:
     """Return steps of micro-batches, and when each micro-batch was cut, in the middle of its backward pass, ns.
 
     Parameters
     ----------
     optimizer, between : silence after the last micro-batch of a step, and after each of the others, ms
+    stalled : the burst of a micro-batch before which this silence is: the optimizer works before the first one, and if
+        this is another one, all are steps
     """
     draw = np.random.default_rng(7)
     starts, ends, sizes, cuts, at = [], [], [], [], 0.0
     for number in range(batches * steps):
-        after = between if number % batches else optimizer
-        for layer, silence in enumerate([after, *[FORWARD] * (LAYERS - 1), LOSS, *[BACKWARD] * LAYERS]):
+        lasting = [OPTIMIZER, *[FORWARD] * (LAYERS - 1), LOSS, *[BACKWARD] * LAYERS]
+        lasting[stalled] = between if number % batches else optimizer
+        for layer, silence in enumerate(lasting):
             at += silence * draw.lognormal(0, 0.05)
             if layer == LAYERS + 2:
                 cuts.append(at - silence / 2)
@@ -132,3 +137,12 @@ def test_the_steps_end_with_the_last_gradients() -> None:
     begins = np.searchsorted(sent.starts, steps.ends_ns[steps.whole][:-1])
     silence = (sent.starts[begins] - sent.latest[begins - 1]) / MS
     assert silence == pytest.approx(OPTIMIZER, rel=0.2)
+
+
+@pytest.mark.parametrize(("stalled", "batches"), [(0, 4), (3, 1), (5, 1)])
+def test_what_is_silent_once_in_several_where_no_backward_pass_ends_are_steps(stalled: int, batches: int) -> None:
+    """Ranks that wait for a checkpoint of others, after every few steps."""
+    sent, _ = traffic(4, 8, stalled=stalled)
+    steps = selection.repeated(sent, DEFAULT, selection.Signs(by_bytes=False, by_passes=True))
+    assert steps is not None
+    assert steps.template == pytest.approx([batches * sum(UNITS) * 10 * MB] * SENDERS)
