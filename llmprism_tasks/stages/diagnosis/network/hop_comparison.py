@@ -120,7 +120,10 @@ def _is_held_up(slow: pl.Expr, settings: DiagnosisSettings) -> pl.Expr:
     waits_itself = pl.col("wait_ns") <= -pl.max_horizontal(FAINT * longest, clocks_ns)
     # Paces vary: the quick ones of what is sent early are compared with the quick ones of the rest.
     often = pl.col("pushes") >= settings.least_steps
-    own_ratio, pace = pl.when(often).then("pushed").otherwise("own_ratio"), pl.when(often).then("now").otherwise("quick")
+    own_ratio, pace = (
+        pl.when(often).then("pushed").otherwise("own_ratio"),
+        pl.when(often).then("now").otherwise("quick"),
+    )
     # Where another hop of a ring is at its usual pace, the ring stretches nothing, and who is slow is so by itself:
     # a queue before the slow link may take at once what is sent early.
     # One channel may be slow and another not, on another path: a hop is at its usual pace if all of its paths are.
