@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import MAJORITY
+from llmprism_tasks.numerics.robust import LEAST_RECURRENCES, MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import length_ns
 from llmprism_tasks.stages.diagnosis.compute.slow_compute import slow_nics
@@ -159,11 +159,17 @@ def _goes_on(still: pl.DataFrame, steps: pl.DataFrame) -> bool:
 def _is_occasional(still: pl.DataFrame) -> bool:
     """Return whether the stalled steps come now and then.
 
-    They do not if most follow each other (one member has become slow), or come at about the same distance
-    (checkpoints).
+    They do not if most follow each other (one member has become slow), come at about the same distance (checkpoints),
+    or at distances that come again in the same order (parts of steps, which were told as steps).
     """
     distances = still["step_index"].diff().drop_nulls()
     least, most = (int(value) for value in (distances.min(), distances.max()))  # type: ignore[arg-type]
     longest = int(distances.rle().struct.unnest().filter(pl.col("value") == 1)["len"].max() or 0) + 1  # type: ignore[arg-type]
     fixed = (least >= REGULAR_FROM and most - least <= 1) or least == most == EACH_SECOND
-    return longest <= MAJORITY * still.height + 1 and not fixed
+    return longest <= MAJORITY * still.height + 1 and not fixed and not _come_again(distances)
+
+
+def _come_again(distances: pl.Series) -> bool:
+    """Return whether several distances come again and again in the same order, and often enough to be no chance."""
+    rounds = range(2, distances.len() // LEAST_RECURRENCES + 1)
+    return any((distances == distances.shift(count)).all() for count in rounds)

@@ -76,6 +76,16 @@ def test_of_those_that_follow_each_other_there_are_few(at: Sequence[int], told: 
     assert job_stalls._is_occasional(pl.DataFrame({"step_index": at})) == told
 
 
+@pytest.mark.parametrize(
+    ("distances", "told"), [((1, 5) * 3, False), ((1, 5, 1, 5, 1), True), ((1, 5, 1, 5, 1, 4), True)]
+)
+def test_distances_that_come_again_three_times_in_one_order_are_parts_of_steps(
+    distances: tuple[int, ...], told: bool
+) -> None:
+    stalled = pl.DataFrame({"step_index": np.cumsum([2, *distances])})
+    assert job_stalls._is_occasional(stalled) == told
+
+
 @pytest.mark.parametrize(("members", "rows"), [("a", []), ("abcd", JOB)], ids=["one", "most"])
 def test_a_step_is_as_long_as_for_most_members(members: str, rows: list[tuple[str, str, str]]) -> None:
     """Of some of six members the longer steps begin half a second sooner, as where they are cut elsewhere."""
