@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import sigma_about_zero
+from llmprism_tasks.numerics.robust import MAJORITY, sigma_about_zero
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.first_backward import with_first_backward
 from llmprism_tasks.stages.diagnosis.compute.slow_compute import slow_nics
@@ -26,6 +26,7 @@ RECOMPUTATION_RATIO = 4 / 3
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name the stages whose pass takes longer than that of most stages, in all replicas and nearly all steps.
 
+    Most steps of the job must show it: those in which no pass may hold waiting are no fair sample if they are few.
     No stage works for longer than its step. If its passes would, they hold waiting, or several steps were taken for
     one, and nothing is said of it.
 
@@ -33,6 +34,8 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     are longer because of the stage. `confidence` is the share of the steps that show it.
     """
     stages = _compare_stages(evidence, settings)
+    every = evidence.once(with_first_backward, settings).drop_nulls("last_stage")
+    every = every.group_by("job_id").agg(seen=pl.col("step_index").n_unique())
     found = (
         stages.group_by(STAGE)
         .agg(
@@ -42,7 +45,9 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
             longer=(pl.col("excess") > pl.col("uneven")).sum(),
             steps=pl.len(),
         )
+        .join(every, on="job_id")
         .filter(
+            pl.col("longer") > MAJORITY * pl.col("seen"),
             pl.col("longer") >= settings.least_steps,
             pl.col("longer") >= settings.persistence * pl.col("steps"),
             pl.col("loss") >= settings.least_effect,

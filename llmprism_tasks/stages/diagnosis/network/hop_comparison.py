@@ -98,6 +98,9 @@ def _is_slow(settings: DiagnosisSettings) -> pl.Expr:
     """Return whether a place is slow, and as slow as its ring's others; a ring with pauses, only where bytes wait."""
     worst = pl.when(IS_RING).then(pl.col("ratio").max().over(RING)).otherwise("ratio")
     slow = (pl.col("ratio") >= settings.slow_rate) & (pl.col("ratio") * settings.slow_rate >= worst)
+    # A ring has one pace. What has it may be what the ring waits for, however quick the others were before.
+    behind = pl.col("now").log() - pl.col("now").filter(slow).max().log().over(RING)
+    slow |= IS_RING & (pl.col("ratio") >= settings.slow_rate) & (behind.abs() <= LEAST_SIGMA)
     # A hop that waits for the slow one has any pace up to that one's, so its ring parts them only if there is a gap.
     gap = pl.col("ratio").log().sort().diff().max().over(RING).fill_null(0.0) >= math.log(settings.slow_rate)
     slow |= IS_RING & (pl.col("ratio") >= settings.slow_rate).all().over(RING) & ~gap
@@ -115,13 +118,18 @@ def _is_held_up(slow: pl.Expr, settings: DiagnosisSettings) -> pl.Expr:
     """Return whether a hop is at its usual pace in what it sends early, or sends before it has received."""
     longest, clocks_ns = pl.col("wait_ns").max().over(RING), settings.least_work_ms * 1e6
     waits_itself = pl.col("wait_ns") <= -pl.max_horizontal(FAINT * longest, clocks_ns)
-    own_ratio = pl.when(pl.col("pushes") >= settings.least_steps).then("pushed").otherwise("own_ratio")
+    # Paces vary: the quick ones of what is sent early are compared with the quick ones of the rest.
+    often = pl.col("pushes") >= settings.least_steps
+    own_ratio, pace = (
+        pl.when(often).then("pushed").otherwise("own_ratio"),
+        pl.when(often).then("now").otherwise("quick"),
+    )
     # Where another hop of a ring is at its usual pace, the ring stretches nothing, and who is slow is so by itself:
     # a queue before the slow link may take at once what is sent early.
     # One channel may be slow and another not, on another path: a hop is at its usual pace if all of its paths are.
     stretched = (pl.col("ratio").max().over(HOP) >= settings.slow_rate).all().over(RING)
     # What it sent early no quicker than the slow hops of its ring, as ever, something else limits.
-    tells = own_ratio * pl.col("own_usual") * settings.slow_rate <= pl.col("now")
+    tells = own_ratio * pl.col("own_usual") * settings.slow_rate <= pace
     early = slow & stretched & tells & (own_ratio < settings.slow_rate)
     return IS_RING & (early | waits_itself).fill_null(value=False)
 

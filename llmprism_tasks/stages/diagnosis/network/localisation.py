@@ -306,7 +306,7 @@ def _count_accusations(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFram
     A hop at its usual pace clears its devices, unless that pace is no better than the pace of slow hops of its kind:
     such a hop is limited by something else, and further slowness would not show. It does show in a hop that is slower
     as it waits for a slow one of its ring, but is not slow itself. A hop that sends early at its usual pace clears its
-    devices, too. If hops of a ring are proven slow, only devices crossed by them can slow the ring.
+    devices, too. If hops of a ring are proven slow, its others tell nothing: they wait for these.
 
     Returns
     -------
@@ -325,16 +325,16 @@ def _count_accusations(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFram
     shared = (pl.col("device_type") != "switch") & slower
     waits = slower & pl.col("slow").any().over(RING)
     quicker = (pace.is_null() | (pl.col("now") * slow_rate <= pace) | waits) & ~shared
-    proven, crossed = (pl.col("proven").any().over(*which, "job_id", "unit") for which in ([], DEVICE))
+    tells = pl.col("proven") | ~pl.col("proven").any().over("job_id", "unit")
     first = pl.col("hop").min().over(RING)
     marked = crossings.with_columns(
         slow_units=pl.col("unit").filter("slow").n_unique().over("job_id"),
-        slow=pl.col("slow") & (crossed | ~proven),
-        own=pl.col("slow") & (~pl.col("ring_bound") | pl.col("proven")) & (crossed | ~proven),
+        slow=pl.col("slow") & tells,
+        own=pl.col("slow") & (~pl.col("ring_bound") | pl.col("proven")) & tells,
         clears=~pl.col("slow") & (pl.col("innocent") | quicker),
         transfer=pl.when(pl.col("ring_bound") & ~pl.col("proven")).then(first).otherwise("hop"),
         by_itself=pl.col("kind") != "dp",
-        hint=pl.when(crossed | ~proven).then("hint"),
+        hint=pl.when(tells).then("hint"),
     )
     of_jobs = (
         marked.filter("slow").unique([*DEVICE, "job_id"]).group_by(DEVICE).agg(all_units=pl.col("slow_units").sum())

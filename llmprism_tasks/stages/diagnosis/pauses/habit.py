@@ -32,6 +32,10 @@ REPEATED_WORK = 2
 CHECKPOINT_BYTES = 1_000_000
 """Bytes above which a write is no log file or heartbeat."""
 
+TWO_HABITS = 4
+"""Pauses that two habits explain at whatever distance: two evaluations and two checkpoints. What is shorter than the
+setting `least_single_s` is neither."""
+
 FIRST_SAVE = "; it was not seen to save before, so it may take as long each time"
 """What is said of the first checkpoint that is seen of a job. Nobody knows then whether it is its habit: the odds are
 even."""

@@ -10,21 +10,19 @@ from typing import Any
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import MAJORITY
+from llmprism_tasks.numerics.robust import LEAST_RECURRENCES, MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import length_ns
 from llmprism_tasks.stages.diagnosis.compute.slow_compute import slow_nics
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, HEALTHY_STEP_QUANTILE, Evidence
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses import checkpoints, habit, stalls
+from llmprism_tasks.stages.diagnosis.pauses.one_host import find_one_host
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
+from llmprism_tasks.stages.diagnosis.step_times.course import steps_of
 from llmprism_tasks.stages.diagnosis.step_times.longer_throughout import longer_throughout
 from llmprism_tasks.stages.diagnosis.step_times.workload import are_heavier
 from llmprism_tasks.stages.traffic import nic_pairs
-
-TWO_HABITS = 4
-"""Pauses that two habits explain at whatever distance: two evaluations and two checkpoints. What is shorter than the
-setting `least_single_s` is neither."""
 
 STEP = ["job_id", "step_index"]
 
@@ -64,7 +62,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     rows = []
     for (job_id,), mine in steps.group_by("job_id", maintain_order=True):
         judged = _mark_stalled_steps(_without_saves(str(job_id), mine, evidence), settings)
-        row = None if judged is None else _row(str(job_id), judged, settings)
+        row = None if judged is None else _row(str(job_id), judged, evidence, settings)
         if judged is None or row is None or _has_more_work(str(job_id), judged, evidence):
             continue
         if not _has_longer_samples(str(job_id), judged, evidence):
@@ -99,7 +97,7 @@ def _mark_stalled_steps(steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.
     long, still = steps.filter("long"), steps.filter("still")
     others = steps.join(long, on="step_index", how="anti")
     long_pauses = still.select(pl.col("late_ns").median() >= settings.least_single_s * 1e9).item()
-    if still.height <= TWO_HABITS and long_pauses:
+    if still.height <= habit.TWO_HABITS and long_pauses:
         return None
     if still.height < max(settings.least_steps, MAJORITY * long.height) or others.height < settings.least_steps:
         return None
@@ -130,7 +128,7 @@ def _has_longer_samples(job_id: str, steps: pl.DataFrame, evidence: Evidence) ->
     return bool(steps.select(lost.filter(pl.col("samples").filter("still")).sum() > MAJORITY * lost.sum()).item())
 
 
-def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
+def _row(job_id: str, steps: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> dict[str, Any] | None:
     long, still = steps.filter("long"), steps.filter("still")
     now, window = still.filter("current"), steps.filter("current")
     if now.is_empty() or now.height > MAJORITY * window.height:
@@ -139,12 +137,17 @@ def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[
     loss = lost_ns / float(window["length_ns"].sum())
     if loss < settings.least_effect:
         return None
+    course = steps_of(job_id, steps)
+    one = None if course is None else find_one_host(course, steps["still"].to_numpy(), evidence)
+    who = "for one rank; the flows do not show which" if one is None else f"for one host. {one.words}"
     said = (
         f"In {now.height} of {window.height} steps the whole job is silent for longer, by "
-        f"{lost_ns / now.height / 1e6:.0f} ms on average, while it waits for one rank; the flows do not show which. "
+        f"{lost_ns / now.height / 1e6:.0f} ms on average, while it waits {who}. "
         f"Check data loading and garbage collection. The stalls cost {100 * loss:.0f} % of the window."
     )
-    return stalls.finding_row(job_id, now, said, loss, still.height / long.height, settings.least_effect)
+    explained = still.height / long.height * (1.0 if one is None else one.steps.sum() / one.pauses)
+    host = None if one is None else one.host
+    return stalls.finding_row(job_id, now, said, loss, explained, settings.least_effect, host=host)
 
 
 def _goes_on(still: pl.DataFrame, steps: pl.DataFrame) -> bool:
@@ -156,11 +159,17 @@ def _goes_on(still: pl.DataFrame, steps: pl.DataFrame) -> bool:
 def _is_occasional(still: pl.DataFrame) -> bool:
     """Return whether the stalled steps come now and then.
 
-    They do not if most follow each other (one member has become slow), or come at about the same distance
-    (checkpoints).
+    They do not if most follow each other (one member has become slow), come at about the same distance (checkpoints),
+    or at distances that come again in the same order (parts of steps, which were told as steps).
     """
     distances = still["step_index"].diff().drop_nulls()
     least, most = (int(value) for value in (distances.min(), distances.max()))  # type: ignore[arg-type]
     longest = int(distances.rle().struct.unnest().filter(pl.col("value") == 1)["len"].max() or 0) + 1  # type: ignore[arg-type]
     fixed = (least >= REGULAR_FROM and most - least <= 1) or least == most == EACH_SECOND
-    return longest <= MAJORITY * still.height + 1 and not fixed
+    return longest <= MAJORITY * still.height + 1 and not fixed and not _come_again(distances)
+
+
+def _come_again(distances: pl.Series) -> bool:
+    """Return whether several distances come again and again in the same order, and often enough to be no chance."""
+    rounds = range(2, distances.len() // LEAST_RECURRENCES + 1)
+    return any((distances == distances.shift(count)).all() for count in rounds)

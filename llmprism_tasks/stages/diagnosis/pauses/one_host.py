@@ -15,22 +15,30 @@ import numpy as np
 from llmprism_tasks.numerics.robust import LEAST_RECURRENCES, MAJORITY, Flags, Integers
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.diagnosis.pauses import habit
-from llmprism_tasks.stages.diagnosis.pauses.job_stalls import TWO_HABITS
 from llmprism_tasks.stages.diagnosis.pauses.standstill import absent_hosts, before_silence, hosts_of, likeliest_of
-from llmprism_tasks.stages.diagnosis.step_times.course import Steps
+from llmprism_tasks.stages.diagnosis.step_times.course import Steps, course_of
+from llmprism_tasks.stages.diagnosis.step_times.duration_model import WORTH_A_ROW
 from llmprism_tasks.stages.liveness.last_exchange import factor_of_chance
 
 
 class OneHost(NamedTuple):
-    """The host, the steps in which it alone had not begun, shape (steps,), and of how many steps with pauses."""
+    """The host, the steps in which it alone had not begun, shape (steps,), and how many steps show who."""
 
     host: str
     steps: Flags
     pauses: int
 
+    @property
+    def words(self) -> str:
+        """How it shows."""
+        shown = f"In {self.steps.sum()} of the {self.pauses} with the longest silences"
+        return f"{shown} host {self.host} took no part in an exchange that all others had begun"
+
 
 def find_one_host(steps: Steps, paused: Flags, evidence: Evidence) -> OneHost | None:
     """Return the host that stopped first in most pauses of a job, at no fixed distance; None if there is none.
+
+    A pause no longer than the silences of usual steps does not show who was waited for: it is not told from these.
 
     Parameters
     ----------
@@ -39,6 +47,9 @@ def find_one_host(steps: Steps, paused: Flags, evidence: Evidence) -> OneHost | 
     at = np.flatnonzero(paused)
     if not _are_erratic(steps, at):
         return None
+    quick = steps.excess <= WORTH_A_ROW * steps.model.usual_ns
+    longest = course_of(steps, quick, evidence).longest
+    at = at[longest[at] > longest[quick].max(initial=0)]
     hosts = hosts_of(steps.job_id, evidence)
     each = [_absent(steps, int(step), hosts, evidence) for step in at]
     names = sorted({host for absent in each for host in absent})
@@ -54,7 +65,7 @@ def find_one_host(steps: Steps, paused: Flags, evidence: Evidence) -> OneHost | 
 
 def _are_erratic(steps: Steps, at: Integers) -> bool:
     """Return whether pauses come at no fixed distance, and are more than two habits explain, or all of one length."""
-    many = at.size > TWO_HABITS or (at.size >= LEAST_RECURRENCES and habit.are_alike(steps.excess[at]).all())
+    many = at.size > habit.TWO_HABITS or (at.size >= LEAST_RECURRENCES and habit.are_alike(steps.excess[at]).all())
     return bool(many) and not habit.is_equally_spaced(at, at)
 
 

@@ -32,8 +32,7 @@ from llmprism_tasks.stages.diagnosis.pauses import habit
 from llmprism_tasks.stages.diagnosis.pauses.held_transfers import held_nics
 from llmprism_tasks.stages.diagnosis.pauses.one_host import OneHost, find_one_host
 from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped_in_step
-from llmprism_tasks.stages.diagnosis.step_times import duration_model
-from llmprism_tasks.stages.diagnosis.step_times.course import Course, Steps, course_of, step_of_times
+from llmprism_tasks.stages.diagnosis.step_times.course import Course, Steps, course_of, step_of_times, steps_of
 from llmprism_tasks.stages.diagnosis.step_times.duration_model import WORTH_A_ROW
 from llmprism_tasks.stages.diagnosis.step_times.first_silence import first_silences
 from llmprism_tasks.stages.diagnosis.step_times.lasting_delay import is_lasting
@@ -78,7 +77,7 @@ def find(found: pl.DataFrame, evidence: Evidence, every: Settings) -> pl.DataFra
     rows: list[Row] = []
     settings = every.diagnosis
     for (job_id,), history in evidence.history.group_by("job_id", maintain_order=True):
-        whole = _job_steps(str(job_id), history)
+        whole = steps_of(str(job_id), history)
         if whole is None:
             continue
         steps, seen = _since_warm_up(whole, evidence, every)
@@ -91,13 +90,6 @@ def find(found: pl.DataFrame, evidence: Evidence, every: Settings) -> pl.DataFra
         if slow.any():
             rows.extend(_slow_step_rows(steps, slow, seen, every))
     return pl.DataFrame(rows, schema=FINDING_SCHEMA)
-
-
-def _job_steps(job_id: str, history: pl.DataFrame) -> Steps | None:
-    names = ("step_index", "start_ns", "end_ns", "current")
-    numbers, starts, ends, current = (history[name].to_numpy() for name in names)
-    model = duration_model.fitted(ends - starts)
-    return None if model is None else Steps(job_id, numbers, starts, ends, current, model)
 
 
 def _since_warm_up(steps: Steps, evidence: Evidence, every: Settings) -> tuple[Steps, Evidence]:
@@ -237,10 +229,7 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
 
 
 def _one_host_row(steps: Steps, mine: Flags, slow: Flags, course: Course, one: OneHost) -> Row:
-    how = (
-        f"while its training stood still. In {one.steps.sum()} of {one.pauses} such steps host {one.host} took no part "
-        "in an exchange that all others had begun"
-    )
+    how = f"while its training stood still. {one.words}"
     who = {"subject_type": "host", "subject": one.host}
     confidence = float(steps.excess[mine].sum() / steps.excess[slow].sum())
     return _row("stalls", steps, mine, course, how) | who | {"confidence": confidence}

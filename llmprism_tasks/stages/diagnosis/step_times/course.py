@@ -9,7 +9,7 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
-from llmprism_tasks.stages.diagnosis.step_times.duration_model import DurationModel
+from llmprism_tasks.stages.diagnosis.step_times.duration_model import DurationModel, fitted
 from llmprism_tasks.stages.diagnosis.step_times.longer_throughout import longer_throughout
 from llmprism_tasks.stages.traffic import nic_pairs
 
@@ -53,6 +53,19 @@ class Steps:
         kept = slice(first, None)
         starts, ends, current = self.starts[kept], self.ends[kept], self.current[kept]
         return Steps(self.job_id, self.numbers[kept], starts, ends, current, self.model)
+
+
+def steps_of(job_id: str, history: pl.DataFrame) -> Steps | None:
+    """Return the steps of a job; None if they are too few to know how long they take.
+
+    Parameters
+    ----------
+    history : `step_index`, `start_ns`, `end_ns`, `current` of its steps, in order
+    """
+    names = ("step_index", "start_ns", "end_ns", "current")
+    numbers, starts, ends, current = (history[name].to_numpy() for name in names)
+    model = fitted(ends - starts)
+    return None if model is None else Steps(job_id, numbers, starts, ends, current, model)
 
 
 @dataclass(frozen=True)

@@ -189,6 +189,15 @@ def test_a_stage_whose_next_one_still_synchronised_may_have_waited_for_it(ready:
     assert named(dataclasses.replace(evidence, steps=steps)) == names
 
 
+@pytest.mark.parametrize(("waiting", "names"), [(3, ["2"]), (4, [])])
+def test_an_imbalance_shows_in_most_steps(waiting: int, names: list[str]) -> None:
+    """In the first of eight steps the third stage may wait for the fourth, so that nobody knows how long it works."""
+    evidence = evenly(middle=60, steps=8)
+    late = pl.when(pl.col("addr") == "h", pl.col("step_index") < waiting).then(115 * MS).otherwise(0)
+    steps = evidence.steps.with_columns(start_ns=pl.col("start_ns") + late)
+    assert named(dataclasses.replace(evidence, steps=steps)) == names
+
+
 def test_stages_that_are_not_known_are_not_compared() -> None:
     evidence = evenly(middle=60)
     unknown = evidence.members.with_columns(pp_stage=pl.lit(None, pl.Int32))

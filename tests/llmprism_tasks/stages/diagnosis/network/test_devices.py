@@ -531,10 +531,24 @@ def test_a_host_is_named_if_all_its_nics_are_slow(sick: str, name: tuple[str, st
     """Experts of four hosts with two NICs each: each NIC of a rail exchanges tokens with all others of the rail."""
     pairs = [both(*two, 2 if set(two) & set(sick) else 1) for rail in ("aceg", "bdfh") for two in combinations(rail, 2)]
     exchanging = job(*([dataclasses.replace(hop, kind="ep") for hop in hops] for hops in pairs))
-    hosts = {addr: f"host-{two}" for two in ("ab", "cd", "ef", "gh") for addr in two}
-    evidence = dataclasses.replace(
-        exchanging, members=exchanging.members.with_columns(host=pl.col("addr").replace_strict(hosts))
-    )
+    evidence = on_hosts(exchanging, "ab", "cd", "ef", "gh")
     first = found(evidence).sort("confidence", "subject", descending=True).row(0, named=True)
     assert (first["kind"], first["subject_type"], first["subject"]) == ("slow_nic", *name)
     assert found(evidence).height == len(sick) - (sick == "gh")
+
+
+def on_hosts(evidence: Evidence, *hosts: str) -> Evidence:
+    names = {addr: f"host-{addrs}" for addrs in hosts for addr in addrs}
+    members = evidence.members.with_columns(host=pl.col("addr").replace_strict(names))
+    return dataclasses.replace(evidence, members=members)
+
+
+def test_a_link_that_one_host_alone_uses_is_not_told_as_that_host() -> None:
+    """Two rings leave the leaf at `c` and `d`, which push slowly; what these receive is as slow, as they wait."""
+    around = ["leaf-0", "leaf-0 s leaf-1", "leaf-1", "leaf-1 s leaf-0"]
+    pushes = {"c": 6, "d": 6, "e": 1, "f": 1, "g": 1, "h": 1}
+    rings = [hop for rail in ("aceg", "bdfh") for hop in ring(rail, 6, *around)]
+    hops = [dataclasses.replace(hop, pushes=pushes.get(hop.src)) for hop in rings]
+    (row,) = found(on_hosts(job(hops, lost=500), "ab", "cd", "ef", "gh")).rows(named=True)
+    assert (row["subject"], row["candidates"]) == ("leaf-0 - s", ["leaf-0 - s", "leaf-1 - s", "host-cd"])
+    assert sum(row["odds"]) == pytest.approx(1)

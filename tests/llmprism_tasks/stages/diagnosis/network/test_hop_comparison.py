@@ -133,11 +133,37 @@ def test_a_hop_as_slow_as_the_slowest_is_near_it_however_quick_it_was(now: tuple
     assert "".join(found.filter(pl.col("near") > -1)["src_addr"].sort()) == near
 
 
+@pytest.mark.parametrize(("of_b", "slow"), [(300, "ab"), (280, "a")])
+def test_a_hop_at_the_pace_of_the_slowest_is_slow_however_slow_it_was(of_b: float, slow: str) -> None:
+    """`a` took 100 ms and takes 300, `b` took 170; `c` and `d` are quick as ever, on another channel."""
+    rows = [
+        (at, at + length, src, dst, 8 * MB)
+        for lengths, begins in (((100, 170, 90, 90), range(0, 6000, 1000)), ((300, of_b, 90, 90), (6000, 8000, 10_000)))
+        for at in begins
+        for (src, dst), length in zip(RING, lengths, strict=True)
+    ]
+    found = compared(placed(*rows, kind="dp", rings=["abcd"]))
+    assert "".join(found.filter("slow")["src_addr"].sort()) == slow
+
+
 def test_a_step_that_is_slow_for_another_reason_tells_nothing_of_who_pushed() -> None:
     """In five slow steps both hops are slow, also by themselves; in three their ring is not, and `a` stumbles once."""
     paces = [(1.0, 1.0, 1.0, False)] * 6 + [(1.0, 1.3, 1.0, True)] * 3 + [(3.0, 3.0, 3.0, True)] * 5
+    assert hop_comparison.compared(of_two(paces), DEFAULT)["slow"].to_list() == [True, True]
+
+
+@pytest.mark.parametrize(("first", "slow"), [(1.3, [True, False]), (1.4, [True, True])])
+def test_what_is_sent_early_in_quick_steps_is_compared_with_these(first: float, slow: list[bool]) -> None:
+    """The pace of slow steps is 1.7 or 4; what `b` sends first takes its usual 1.3 or 1.4 in half of them."""
+    paces = [(1.0, 1.0, first, False)] * 6 + [(1.7, 1.7, first, True), (4.0, 4.0, 4.0, True)] * 4
+    assert hop_comparison.compared(of_two(paces), DEFAULT)["slow"].to_list() == slow
+
+
+def of_two(paces: list[tuple[float, float, float, bool]]) -> pl.DataFrame:
+    """Return the paces of a ring of two in each step: of all that they send, of what `a` and `b` send first; whether
+    the step is slow."""
     columns = {"job_id": "j", "kind": "dp", "unit": "a", "path": "leaf", "switch_path": ["leaf"]}
-    by_step = pl.DataFrame(
+    return pl.DataFrame(
         [
             {**columns, "src_addr": src, "dst_addr": dst, "place": place, "step_ns": step, "slow": slow}
             | {"pace": pace, "own": own[place], "own_least": own[place], "pushed": False, "wait_ns": None}
@@ -145,7 +171,6 @@ def test_a_step_that_is_slow_for_another_reason_tells_nothing_of_who_pushed() ->
             for place, (src, dst) in enumerate(("ab", "ba"))
         ]
     )
-    assert hop_comparison.compared(by_step, DEFAULT)["slow"].to_list() == [True, True]
 
 
 def in_bursts(pause: float, *, slow: str = "b", come: float = 0.0) -> pl.DataFrame:

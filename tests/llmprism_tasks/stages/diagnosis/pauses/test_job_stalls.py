@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import polars as pl
 import pytest
 from handmade import MB, MS, WINDOW, settings
@@ -14,6 +15,7 @@ from polars.testing import assert_frame_equal
 from llmprism_tasks.stages.diagnosis.evidence import FINDING_SCHEMA, STORAGE_SCHEMA, Evidence
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses import job_stalls
+from llmprism_tasks.stages.diagnosis.pauses.one_host import OneHost
 
 STEPS = 14
 
@@ -74,6 +76,16 @@ def test_of_those_that_follow_each_other_there_are_few(at: Sequence[int], told: 
     assert job_stalls._is_occasional(pl.DataFrame({"step_index": at})) == told
 
 
+@pytest.mark.parametrize(
+    ("distances", "told"), [((1, 5) * 3, False), ((1, 5, 1, 5, 1), True), ((1, 5, 1, 5, 1, 4), True)]
+)
+def test_distances_that_come_again_three_times_in_one_order_are_parts_of_steps(
+    distances: tuple[int, ...], told: bool
+) -> None:
+    stalled = pl.DataFrame({"step_index": np.cumsum([2, *distances])})
+    assert job_stalls._is_occasional(stalled) == told
+
+
 @pytest.mark.parametrize(("members", "rows"), [("a", []), ("abcd", JOB)], ids=["one", "most"])
 def test_a_step_is_as_long_as_for_most_members(members: str, rows: list[tuple[str, str, str]]) -> None:
     """Of some of six members the longer steps begin half a second sooner, as where they are cut elsewhere."""
@@ -82,6 +94,15 @@ def test_a_step_is_as_long_as_for_most_members(members: str, rows: list[tuple[st
     later = pl.when(pl.col("step_index").is_in(at) & ~pl.col("addr").is_in([*members])).then(more * 1_000_000)
     steps = evidence.steps.with_columns(start_ns=pl.col("start_ns") + later.otherwise(0))
     assert named(dataclasses.replace(evidence, steps=steps)) == rows
+
+
+def test_a_host_that_most_stalls_that_show_it_wait_for_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = OneHost("host-b", np.arange(STEPS) % 2 == 1, 9)
+    monkeypatch.setattr(job_stalls, "find_one_host", lambda *_: one)
+    (row,) = job_stalls.find(standing({2: 500, 5: 500, 6: 500}), DEFAULT).iter_rows(named=True)
+    assert (row["kind"], row["subject_type"], row["subject"]) == ("stalls", "host", "host-b")
+    assert row["confidence"] == pytest.approx(7 / 9)
+    assert "In 7 of the 9 with the longest silences host host-b took no part" in row["explanation"]
 
 
 def test_steps_that_are_longer_for_what_they_send_do_not_stand_still() -> None:
