@@ -270,6 +270,30 @@ def test_copies_from_one_to_the_next_have_no_silence(hops: Sequence[str], told: 
     assert len(long_in(copies, others(60_000))) == told
 
 
+@pytest.mark.parametrize(("first", "told"), [(0.4, False), (0.35, False), (0.2, True)])
+def test_a_pause_at_another_place_of_the_step_is_no_habit(first: float, told: bool) -> None:
+    """A rank is frozen for 25 s, and for 30 s 40 s later; steps send for three fifths of their time."""
+    lasts = 0.6 * STEP
+
+    def steps(count: int, start: float) -> list[Row]:
+        return ring(NICS, every(STEP, count=count, start=start), length=lasts)
+
+    def cut(share: float, at: float, pause: float) -> list[Row]:
+        parts = [(0.0, share, at), (share, 1.0, at + share * STEP + pause)]
+        return [
+            row
+            for since, until, start in parts
+            for row in ring(NICS, [start], size=round(80 * MB * (until - since)), length=lasts * (until - since))
+        ]
+
+    frozen, again = 20 * STEP, 20 * STEP + STEP + 25_000 + 20 * STEP
+    rows = [*steps(20, 0), *cut(first, frozen, 25_000), *steps(20, frozen + STEP + 25_000), *cut(0.4, again, 30_000)]
+    rows += steps(20, again + STEP + 30_000)
+    window = WINDOW.shifted(int(again + 30_000) // 60_000)
+    silences = [silence for silence in found(rows, others(240_000), window=window) if silence.is_news]
+    assert bool(silences) == told
+
+
 def test_pauses_it_has_made_before_are_its_own() -> None:
     paused = [*whole(12), *ring(NICS, every(STEP, count=6, start=STEP * 11 + 15_000))]
     at = STEP * 11 + 15_000 + STEP * 6
