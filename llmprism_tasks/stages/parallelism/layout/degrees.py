@@ -310,7 +310,7 @@ def _islands(pairs: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     pairs : `job_id`, `src_addr`, `dst_addr`, `kind`
     nics : `job_id`, `addr`, `host`
     """
-    links = pairs.filter(pl.col("kind") != "other").select("job_id", *ENDS)
+    links = pairs.select("job_id", *ENDS)
     for end in ENDS:
         hosts = nics.select("job_id", addr="addr", place=pl.col("host").cast(pl.String))
         links = links.join(hosts, left_on=["job_id", end], right_on=NIC).with_columns(pl.col("place").alias(end))
