@@ -80,7 +80,9 @@ placed AS (
             WHEN
                 standing.kind IN ('slow_compute', 'straggler') AND standing.subject_type <> 'job'
                 AND standing.stands_still THEN 'stalls'
-            WHEN standing.kind IN ('straggler', 'slow_network') AND standing.subject_type = 'job' THEN 'slow_job'
+            WHEN
+                standing.kind IN ('straggler', 'slow_network', 'slow_compute')
+                AND standing.subject_type = 'job' THEN 'slow_job'
             WHEN standing.kind IN ('slow_compute', 'slow_nic', 'straggler') THEN 'slow_host'
             WHEN standing.kind = 'slow_network' AND standing.subject_type = 'addr' THEN 'slow_host'
             WHEN standing.kind = 'slow_network' AND standing.subject_type = 'link' THEN 'slow_link'
