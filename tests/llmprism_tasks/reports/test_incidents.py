@@ -166,6 +166,16 @@ def test_a_job_that_is_held_up_by_nobody_known_is_one_trouble_with_its_slow_step
     assert found["slow_job"]["effect_of"] == found["slow_host"]["incident_id"]
 
 
+def test_a_job_that_became_slower_is_one_trouble_with_the_one_of_its_hosts_that_is_slow(
+    warehouse: Warehouse, minute: Minute
+) -> None:
+    of_job = {"subject_type": "job", "subject": "gpt"}
+    minute(0, [diagnosis(0, kind="straggler", **of_job, severity=0.1)])
+    minute(1, [diagnosis(1, kind="slow_compute", **of_job, severity=0.2)])
+    (incident,) = incidents(warehouse).to_dicts()
+    assert (incident["family"], incident["kind"], incident["windows"]) == ("slow_job", "slow_compute", 2)
+
+
 def test_what_a_job_suffered_before_anything_was_to_blame_stands_alone(warehouse: Warehouse, minute: Minute) -> None:
     show(minute, "X...", **SLOW_STEPS)
     minute(4, [diagnosis(4)])
