@@ -1,4 +1,5 @@
-"""Divide a platform into partitions: groups of hosts that exchange no data with the hosts of any other group.
+"""Divide a platform into partitions: groups of hosts that exchange no data with the hosts of any other group, and do
+not work in unison with them either.
 
 Jobs share nothing but the fabric, unless they share hosts. So a platform has as many independent groups as it has
 tenants that keep to themselves, and the stages find the same in a partition alone as in the whole platform.
