@@ -72,8 +72,7 @@ def _islands(members: pl.DataFrame, flows: pl.DataFrame) -> dict[str, int]:
     hosts = members["host"].unique().sort()
     code = pl.Enum(hosts.cast(pl.String))
     places = members.select("addr", place=pl.col("host").cast(pl.String).cast(code).to_physical().cast(pl.Int64))
-    source, target = (
-        pairs.join(places, left_on=end, right_on="addr", how="left", maintain_order="left")["place"].to_numpy()
-        for end in nic_pairs.PAIR
-    )
+    for end in nic_pairs.PAIR:
+        pairs = pairs.join(places.rename({"addr": end, "place": f"{end}_place"}), on=end)
+    source, target = (pairs[f"{end}_place"].to_numpy() for end in nic_pairs.PAIR)
     return dict(zip(hosts, graphs.connected_components(source, target, hosts.len()).tolist(), strict=True))
