@@ -71,8 +71,8 @@ KINDS: dict[str, Kind] = {
         "check the GPU's clocks, temperature and errors, and what else runs on its host. "
         "If it lasts, move the job off that host.",
         of_job="has a host that computes slowly",
-        next_of_job="check the clocks, temperature and errors of the GPUs of all the hosts that it names: they wait for "
-        "each other over NVLink. If it lasts, move the job off the slow one.",
+        next_of_job="check the clocks, temperature and errors of the GPUs of all the hosts that it names: they wait "
+        "for each other over NVLink. If it lasts, move the job off the slow one.",
         next_of_host="check the clocks, temperature and errors of all its GPUs, and what else runs there. One slow GPU "
         "is enough: the others of its host wait for it, where no switch sees it. If it lasts, move the job off that "
         "host.",
