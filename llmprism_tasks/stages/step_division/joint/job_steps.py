@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.balance import main_pairs
 from llmprism_tasks.stages.step_division.groups.group_period import group_periods, in_period
 from llmprism_tasks.stages.step_division.groups.group_steps import merge_steps, steps_together
 from llmprism_tasks.stages.step_division.groups.rhythm_rows import ends_of, same_period
 from llmprism_tasks.stages.step_division.groups.single_burst import first_bursts
-from llmprism_tasks.stages.step_division.groups.templates.levels import NEARLY_ALL
 from llmprism_tasks.stages.step_division.joint.cycles import with_whole_steps
 from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps, Streams, jointly_cut_streams, number_steps
 from llmprism_tasks.stages.step_division.joint.refusal import groups_without_steps
@@ -115,9 +113,7 @@ def _steps_of_groups(
     together = merge_steps([together, clear])
     alone = alone.join(clear.streams, on="group", how="anti", maintain_order="left")
     in_step, known = _streams_in_period(flows, alone, periods, settings), periods.select("group")
-    paused = _periods_of_busy_pairs(in_step)
-    sure = in_step.select("group").join(paused, on="group", how="anti")
-    answered = pl.concat([sure, together.streams.select("group")]).unique()
+    answered = pl.concat([in_step.select("group"), together.streams.select("group")]).unique()
     silent = whole.join(answered, on="group", how="anti", maintain_order="left")
     parts = refused.filter("parts").select("group")
     coded = nic_pairs.as_coded(silent, flows)
@@ -131,11 +127,10 @@ def _steps_of_groups(
     )
     of_few = group_periods(flows, nic_pairs.as_coded(untold, flows), settings, until_ns=until_ns, of_few=True)
     rest = rest.of(_without_same_period(rest.streams, of_few, settings))
-    rest = rest.of(_without_pairs_steps(rest.streams, paused))
     together = merge_steps([together, rest])
     of_few = of_few.join(together.streams, on="group", how="anti")
-    alone, untold, in_step = (
-        one.join(together.streams, on="group", how="anti", maintain_order="left") for one in (alone, untold, in_step)
+    alone, untold = (
+        one.join(together.streams, on="group", how="anti", maintain_order="left") for one in (alone, untold)
     )
     in_step = pl.concat([in_step, _streams_in_period(flows, untold, of_few, settings)])
     known = pl.concat([known, of_few.select("group")])
@@ -206,34 +201,6 @@ def _without_same_period(clocked: pl.DataFrame, of_few: pl.DataFrame, settings: 
     times = pl.col("group_period_ns") / pl.col("period_ns")
     whole = (times / times.round() - 1).abs() <= settings.same_period
     return groups.join(groups.join(of_few, on="group").filter(whole), on="group", how="anti").select("group")
-
-
-def _periods_of_busy_pairs(in_step: pl.DataFrame) -> pl.DataFrame:
-    """Return the groups whose steps are shown by streams that send for most of each: `group`, `period_ns`.
-
-    Their silences are short beside the steps, and may be pauses after several steps.
-
-    Parameters
-    ----------
-    in_step : as `in_period` returns
-    """
-    busy, bytes_ = pl.col("duration_ns") > MAJORITY * pl.col("period_ns"), pl.col("bytes")
-    of_busy = bytes_.filter(busy).sum() >= NEARLY_ALL * bytes_.sum()
-    groups = in_step.group_by("group").agg(of_busy.alias("busy"), period_ns=pl.col("group_period_ns").first())
-    return groups.filter("busy").drop("busy")
-
-
-def _without_pairs_steps(clocked: pl.DataFrame, paused: pl.DataFrame) -> pl.DataFrame:
-    """Return the groups but those of which single pairs show a step that is not several of the bytes': `group`.
-
-    Parameters
-    ----------
-    clocked : streams of `Found`
-    paused : as `_periods_of_busy_pairs` returns
-    """
-    groups = clocked.select("group", "group_period_ns").unique("group")
-    kept = SEVERAL_PERIODS * pl.col("group_period_ns") > pl.col("period_ns")
-    return groups.join(groups.join(paused, on="group").filter(kept), on="group", how="anti").select("group")
 
 
 def _of_same_period(streams: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:

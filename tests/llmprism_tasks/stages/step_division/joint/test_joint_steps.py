@@ -527,36 +527,6 @@ def test_where_a_few_nics_have_the_period_that_bytes_tell_they_say_where_it_ends
     assert sorted(job_steps._without_same_period(clocked, of_few, DEFAULT)["group"]) == left
 
 
-@pytest.mark.parametrize(
-    ("busy_ms", "bytes_", "paused"), [(490, 75, []), (510, 74, []), (510, 75, ["g"]), (900, 99, ["g"])]
-)
-def test_steps_of_pairs_that_send_for_most_of_each_may_be_several_up_to_a_pause(
-    busy_ms: int, bytes_: int, paused: list[str]
-) -> None:
-    """Two pairs that send for so long have a ratio of the bytes, and others are silent for most of each step."""
-    streams = pl.DataFrame(
-        {
-            "group": "g",
-            "size_class": [WHOLE_PAIR, WHOLE_PAIR, 3],
-            "period_ns": [1000.0, 990.0, 1010.0],
-            "group_period_ns": 1000.0,
-            "duration_ns": [busy_ms, busy_ms, 10],
-            "bytes": [bytes_ - 10, 10, 100 - bytes_],
-        }
-    )
-    assert job_steps._periods_of_busy_pairs(streams)["group"].to_list() == paused
-
-
-@pytest.mark.parametrize(
-    ("period", "left"), [(1000.0, ["b"]), (680.0, ["b"]), (660.0, ["a", "b"]), (250.0, ["a", "b"])]
-)
-def test_what_busy_pairs_take_for_a_step_is_several_of_what_the_bytes_tell(period: float, left: list[str]) -> None:
-    """Evaluations after every few steps are the only silences of a pair that sends throughout them."""
-    clocked = pl.DataFrame({"pair": [0, 1, 2], "group": ["a", "a", "b"], "group_period_ns": [period, period, 1000.0]})
-    paused = pl.DataFrame({"group": ["a", "c"], "period_ns": [1000.0, 1000.0]})
-    assert sorted(job_steps._without_pairs_steps(clocked, paused)["group"]) == left
-
-
 def tokens(*, more: float, count: int = 20) -> list[Row]:
     """Return what six NICs exchange eight times in each step of a second, each with all others, in random sizes that
     are alike in all; in each step they are larger by up to a ratio."""
