@@ -10,7 +10,6 @@ restarted, at whatever point of a step it had stopped.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -20,6 +19,7 @@ import polars as pl
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics.robust import MAJORITY, SURE
 from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages.liveness.first_stopped import find_first_stopped
 from llmprism_tasks.stages.liveness.foreign import LONGER_BY_STEPS, foreign_pairs
 from llmprism_tasks.stages.liveness.progress.step_progress import StepProgress, step_progress_at
 from llmprism_tasks.stages.liveness.progress.whole_steps import LEAST_STEPS_NS
@@ -119,7 +119,7 @@ def long_silences(
     for gap in long_gaps(bulk, window, settings):
         of_job = bulk.filter(pl.col("job_id") == gap.job_id)
         mine = nic_pairs.named(of_job)
-        gap = _beside_habits(gap, of_job, mine, settings, foreign)  # noqa: PLW2901
+        gap = _beside_habits(gap, of_job, mine, topology, settings, foreign)  # noqa: PLW2901
         nics = pl.concat([mine["src_addr"], mine["dst_addr"]]).unique().implode()
         sends, receives = (pl.col(end).is_in(nics) for end in ("src_addr", "dst_addr"))
         inside = pl.all_horizontal(pl.col(*PAIR).is_in(topology["addr"].implode()))
@@ -155,10 +155,17 @@ def long_silences(
 
 
 def _beside_habits(
-    gap: Gap, of_job: pl.DataFrame, mine: pl.DataFrame, settings: Settings, foreign: pl.DataFrame
+    gap: Gap,
+    of_job: pl.DataFrame,
+    mine: pl.DataFrame,
+    topology: pl.DataFrame,
+    settings: Settings,
+    foreign: pl.DataFrame,
 ) -> Gap:
-    """Return a gap held against the longest one before it that may be the same habit: a job pauses by choice at one
-    place of its step, and a fault strikes anywhere.
+    """Return a gap held against the longest one before it that may be the same habit.
+
+    A job pauses by choice at one place of its step, and all together. What began at another place, with one host that
+    had stopped first, was a fault.
 
     Parameters
     ----------
@@ -174,19 +181,27 @@ def _beside_habits(
         .select("since_ns", length=pl.col("back_ns") - pl.col("since_ns"))
     )
     longest_ns = int(gaps.filter(pl.col("length") <= least_ns)["length"].max() or 0)  # type: ignore[arg-type]
-    place = _place(gap.since_ns, mine, settings, foreign)
+    hosts = dict(topology.select("addr", "host").rows())
+
+    def stood(since_ns: int) -> StepProgress | None:
+        before = mine.filter(pl.col("flow_start_ns") <= since_ns)
+        return step_progress_at(before, since_ns, settings, foreign)
+
+    now = stood(gap.since_ns)
     for since_ns, length in gaps.filter(pl.col("length") > least_ns).sort("length", descending=True).iter_rows():
-        apart = abs(_place(since_ns, mine, settings, foreign) - place)
-        if not min(apart, 1 - apart) > SAME_PLACE:  # nor where one of the places is not known
+        where = stood(since_ns)
+        if now is None or where is None or not _was_fault(where, now, hosts):
             longest_ns = length
             break
     return gap.beside(longest_ns)
 
 
-def _place(since_ns: int, mine: pl.DataFrame, settings: Settings, foreign: pl.DataFrame) -> float:
-    """Return the part of a step that a job had done when it fell silent, below 1; NaN if its steps are not known."""
-    where = step_progress_at(mine.filter(pl.col("flow_start_ns") <= since_ns), since_ns, settings, foreign)
-    return math.nan if where is None else (where.silent_ns - where.ended_ns) / where.period_ns % 1
+def _was_fault(where: StepProgress, now: StepProgress, hosts: Mapping[str, str]) -> bool:
+    """Return whether a job stood still for one host, and at another place of its step than now."""
+    place, other = ((one.silent_ns - one.ended_ns) / one.period_ns % 1 for one in (where, now))
+    apart = abs(place - other)
+    first = find_first_stopped(where, hosts, together=True) if min(apart, 1 - apart) > SAME_PLACE else None
+    return first is not None and first.chances[first.host] > MAJORITY
 
 
 def _judged(

@@ -270,20 +270,31 @@ def test_copies_from_one_to_the_next_have_no_silence(hops: Sequence[str], told: 
     assert len(long_in(copies, others(60_000))) == told
 
 
-@pytest.mark.parametrize(("first", "told"), [(0.4, False), (0.35, False), (0.2, True)])
-def test_a_pause_at_another_place_of_the_step_is_no_habit(first: float, told: bool) -> None:
-    """A rank is frozen for 25 s, and for 30 s 40 s later; steps send for three fifths of their time."""
+@pytest.mark.parametrize(
+    ("first", "late", "told"), [(0.2, 0.1, True), (0.4, 0.1, False), (0.35, 0.1, False), (0.2, 0.0, False)]
+)
+def test_a_pause_at_another_place_for_which_one_host_had_stopped_is_no_habit(
+    first: float, late: float, told: bool
+) -> None:
+    """A rank is frozen for 25 s, and for 30 s 40 s later; steps send for three fifths of their time.
+
+    Who has sent less when all stand still was frozen; if nobody has, the job pauses by choice.
+    """
     lasts = 0.6 * STEP
 
     def steps(count: int, start: float) -> list[Row]:
         return ring(NICS, every(STEP, count=count, start=start), length=lasts)
 
     def cut(share: float, at: float, pause: float) -> list[Row]:
-        parts = [(0.0, share, at), (share, 1.0, at + share * STEP + pause)]
+        following = dict(pairwise([*NICS, NICS[0]]))
         return [
             row
-            for since, until, start in parts
-            for row in ring(NICS, [start], size=round(80 * MB * (until - since)), length=lasts * (until - since))
+            for addr in NICS
+            for done in [share - (late if addr == "c" else 0.0)]
+            for since, until, start in ((0.0, done, at), (done, 1.0, at + share * STEP + pause))
+            for row in burst(
+                *(addr, following[addr], start), size=round(80 * MB * (until - since)), length=lasts * (until - since)
+            )
         ]
 
     frozen, again = 20 * STEP, 20 * STEP + STEP + 25_000 + 20 * STEP
