@@ -32,7 +32,7 @@ KINDS_OF_EFFECT = ("cross_step", "cross_group")
 KINDS_AMONG_PEERS = ("slow_compute", "pipeline_imbalance", *HIDDEN)
 """Kinds found by comparing members that do the same work; only the layout says which members do."""
 
-KINDS_OF_STEPS = (*KINDS_WITHOUT_CAUSE[:1], *KINDS_OF_EFFECT, *KINDS_AMONG_PEERS)
+KINDS_OF_STEPS = ("straggler", *KINDS_OF_EFFECT, *KINDS_AMONG_PEERS)
 """Kinds found by comparing steps with each other, or what is done in them; only who trains has steps."""
 
 DIAGNOSIS_KEY = ["job_id", "kind", "subject_type", "subject"]

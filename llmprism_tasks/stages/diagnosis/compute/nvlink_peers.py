@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics import graphs
 from llmprism_tasks.numerics.robust import MAJORITY, Floats
-from llmprism_tasks.stages.diagnosis.evidence import Evidence
+from llmprism_tasks.stages.diagnosis.evidence import Evidence, candidate_columns, shares
 from llmprism_tasks.stages.timeline.placement import NIC
 from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.clusters import islands_of_jobs
 
 
 def joined_unseen(hosts: list[str], job_id: str, since_ns: int, evidence: Evidence) -> list[list[str]]:
@@ -29,7 +32,8 @@ def joined_unseen(hosts: list[str], job_id: str, since_ns: int, evidence: Eviden
     """
     of_job = pl.col("job_id") == job_id
     members = evidence.members.filter(of_job)
-    islands = _islands(members, evidence.flows.filter(of_job))
+    pairs = nic_pairs.pairs_of(nic_pairs.in_order(evidence.flows.filter(of_job)), ["job_id", *nic_pairs.PAIR])
+    islands = dict(islands_of_jobs(pairs, members).select("host", "island").rows())
     if len({islands.get(host) for host in hosts}) == 1:
         return [[host] for host in hosts]
     work = (
@@ -42,7 +46,7 @@ def joined_unseen(hosts: list[str], job_id: str, since_ns: int, evidence: Eviden
         .pivot("host", index="step_index", values="more")
         .drop_nulls()
     )
-    known = [host for host in hosts if host in work.columns]
+    known = [host for host in hosts if host in work.columns and host in islands]
     more = work.select(known).to_numpy()
     alike = _vary_alike(more) & np.array([[islands[one] != islands[other] for other in known] for one in known])
     left, right = np.nonzero(alike)
@@ -51,6 +55,21 @@ def joined_unseen(hosts: list[str], job_id: str, since_ns: int, evidence: Eviden
     for host in hosts:
         groups.setdefault(labels.get(host, host), []).append(host)
     return list(groups.values())
+
+
+def one_of(hosts: list[str], row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of a job one of whose hosts is slow, and keeps others waiting over NVLink.
+
+    Parameters
+    ----------
+    row : that of one of the hosts
+    """
+    who = f"One of {', '.join(hosts)} is slow, and the others wait for it, though not over the network. "
+    return (
+        row
+        | candidate_columns(shares(dict.fromkeys(hosts, 1.0)))
+        | {"subject_type": "job", "subject": row["job_id"], "explanation": who + row["explanation"]}
+    )
 
 
 def _vary_alike(values: Floats) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
@@ -64,15 +83,3 @@ def _vary_alike(values: Floats) -> np.ndarray[tuple[int, int], np.dtype[np.bool_
     apart = (values[:, :, None] - values[:, None, :]).std(axis=0) if values.size else np.ones((own.size, own.size))
     alike: np.ndarray[tuple[int, int], np.dtype[np.bool_]] = apart < MAJORITY * np.minimum(own[:, None], own)
     return alike
-
-
-def _islands(members: pl.DataFrame, flows: pl.DataFrame) -> dict[str, int]:
-    """Return the island of each host: those between which a job's flows go have the same."""
-    pairs = nic_pairs.pairs_of(nic_pairs.in_order(flows), nic_pairs.PAIR)
-    hosts = members["host"].unique().sort()
-    code = pl.Enum(hosts.cast(pl.String))
-    places = members.select("addr", place=pl.col("host").cast(pl.String).cast(code).to_physical().cast(pl.Int64))
-    for end in nic_pairs.PAIR:
-        pairs = pairs.join(places.rename({"addr": end, "place": f"{end}_place"}), on=end)
-    source, target = (pairs[f"{end}_place"].to_numpy() for end in nic_pairs.PAIR)
-    return dict(zip(hosts, graphs.connected_components(source, target, hosts.len()).tolist(), strict=True))

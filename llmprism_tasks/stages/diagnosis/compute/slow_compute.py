@@ -12,7 +12,7 @@ from llmprism_tasks.numerics.robust import LEAST_VOTERS, MAJORITY, Integers, sig
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.held_up import held_up
 from llmprism_tasks.stages.diagnosis.compute.later_work import at_first
-from llmprism_tasks.stages.diagnosis.compute.nvlink_peers import joined_unseen
+from llmprism_tasks.stages.diagnosis.compute.nvlink_peers import joined_unseen, one_of
 from llmprism_tasks.stages.diagnosis.compute.own_baseline import against_past, lone_against_past
 from llmprism_tasks.stages.diagnosis.compute.wait_excuse import excuse_waiting, in_lock_step
 from llmprism_tasks.stages.diagnosis.evidence import (
@@ -20,7 +20,6 @@ from llmprism_tasks.stages.diagnosis.evidence import (
     Evidence,
     as_likely,
     candidate_columns,
-    shares,
     slowdown,
 )
 from llmprism_tasks.stages.diagnosis.step_times.job_slowdown import is_delay_felt
@@ -80,7 +79,7 @@ def finding_rows(suspects: pl.DataFrame, undecided: pl.DataFrame, evidence: Evid
             found = worst.filter(pl.col("host").is_in(hosts)).to_dicts()
             told = [(_row(row, evidence), row["by_past"]) for row in found]
             sure = [row for row, by_past in told if not by_past or row["confidence"] >= MAJORITY]
-            rows += sure if len(hosts) == 1 else [_one_of(hosts, row) for row in sure[:1]]
+            rows += sure if len(hosts) == 1 else [one_of(hosts, row) for row in sure[:1]]
     rows += [_undecided_row(some, evidence) for _, some in undecided.group_by("job_id", maintain_order=True)]
     return pl.DataFrame(rows, schema=FINDING_SCHEMA)
 
@@ -338,21 +337,6 @@ def _row(found: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
         "confidence": confidence,
         "peers": _peers(found, evidence),
     }
-
-
-def _one_of(hosts: list[str], row: dict[str, Any]) -> dict[str, Any]:
-    """Return the row of a job one of whose hosts is slow, and keeps others waiting over NVLink.
-
-    Parameters
-    ----------
-    row : that of one of the hosts
-    """
-    who = f"One of {', '.join(hosts)} is slow, and the others wait for it, though not over the network. "
-    return (
-        row
-        | candidate_columns(shares(dict.fromkeys(hosts, 1.0)))
-        | {"subject_type": "job", "subject": row["job_id"], "explanation": who + row["explanation"]}
-    )
 
 
 def _slowdown(found: dict[str, Any], evidence: Evidence) -> float:

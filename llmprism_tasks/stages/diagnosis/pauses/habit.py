@@ -14,6 +14,7 @@ from llmprism_tasks.numerics.robust import LEAST_RECURRENCES, Flags, Floats, Int
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.diagnosis.step_times.course import Steps
 from llmprism_tasks.stages.liveness.foreign import BIN_NS, LONGER_BY_STEPS
+from llmprism_tasks.stages.liveness.quiet_times import SAME_PLACE
 
 SLOW_STORAGE_RATIO = 2.0
 """Ratio of a pause to the usual one from which storage has become slow: at half its rate. The longest of a healthy
@@ -138,7 +139,7 @@ def are_at_same_place(steps: Steps, since: Integers, silent: Flags) -> Flags:
     """
     place = np.where(silent, (since - steps.starts) / steps.model.usual_ns, np.nan)
     apart = np.abs(place[:, np.newaxis] - place) % 1  # a pause between two steps may count to the one or the other
-    return np.asarray(~(np.minimum(apart, 1 - apart) > SAME_WORK_RATIO))
+    return np.asarray(~(np.minimum(apart, 1 - apart) > SAME_PLACE))
 
 
 def are_alike(excess: Floats) -> Flags:

@@ -15,6 +15,7 @@ from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.layout.dp_groups import NIC, Rings, expert_groups, groups_of, nodes, rings
 from llmprism_tasks.stages.parallelism.pair_graph import AGREEING_NICS, ENDS
 from llmprism_tasks.stages.step_division.groups.balance import MAIN_LINK_BYTES
+from llmprism_tasks.stages.traffic.clusters import islands_of_jobs
 
 
 def likeliest(
@@ -303,20 +304,9 @@ def _most_members_per_host(job_members: pl.DataFrame) -> pl.DataFrame:
 
 
 def _islands(pairs: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
-    """Return how many islands the hosts of each job make, which exchange nothing with each other: `job_id`, `islands`.
-
-    Parameters
-    ----------
-    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`
-    nics : `job_id`, `addr`, `host`
-    """
-    links = pairs.select("job_id", *ENDS)
-    for end in ENDS:
-        hosts = nics.select("job_id", addr="addr", place=pl.col("host").cast(pl.String))
-        links = links.join(hosts, left_on=["job_id", end], right_on=NIC).with_columns(pl.col("place").alias(end))
-        links = links.drop("place")
-    joined = pair_graph.components(links.unique())
-    return joined.group_by("job_id").agg(islands=pl.col("component").n_unique().cast(pl.Int64))
+    """Return how many islands, which exchange nothing, the hosts of each job make: `job_id`, `islands`."""
+    joined = islands_of_jobs(pairs, nics)
+    return joined.group_by("job_id").agg(islands=pl.col("island").n_unique().cast(pl.Int64))
 
 
 def _most_common_size(sizes: pl.DataFrame, name: str) -> pl.DataFrame:
