@@ -164,6 +164,48 @@ def test_micro_batches_of_a_few_long_steps_are_no_steps(tmp_path: Path) -> None:
     assert found["steps_extra"] == 0
 
 
+SAVING = Training(
+    "jobA", "1f1b", tuple(nic(host, 0) for host in range(4)), 4.0, 240.0, pp=2, micro_batches=8, layer_s=0.0045,
+    layer_bytes=9.3e7, bucket_bytes=2.05e9, activation_bytes=2.25e7, channels=1, save_every=7, save_s=0.82,
+    save_bytes=1e9, storage=STORAGE,
+)  # fmt: skip
+"""Two stages, two replicas, a checkpoint after every seventh step."""
+
+
+@pytest.mark.parametrize(
+    ("job", "seed"),
+    [
+        pytest.param(SAVING, 1, id="bytes"),
+        pytest.param(
+            replace(
+                SAVING,
+                nics=tuple(nic(host, gpu) for host in range(4) for gpu in range(2)),
+                tp=2,
+                end_s=300.0,
+                layer_s=0.0089263518145803,
+                layer_bytes=185957598.2324401,
+                bucket_bytes=2045533580.5568414,
+                activation_bytes=45045538.41442231,
+                jitter=0.019649857014331248,
+                save_every=13,
+                save_s=1.6410984185100528,
+                in_order=True,
+            ),
+            3,
+            id="micro-batches",
+        ),
+    ],
+)
+def test_steps_of_a_pipeline_that_saves_are_those_in_which_its_links_turn_once(
+    job: Training, seed: int, tmp_path: Path
+) -> None:
+    """In a window, all steps up to a save were told as one: by the byte clock, or as micro-batches of it."""
+    write(Platform([job], hosts=4, inner=True, lost=0.001, end_s=job.end_s + 2), tmp_path, seed)
+    found = headline(scores_of(tmp_path, "flows.parquet", "joint", tmp_path / "second.duckdb"))
+    assert found["exact"] == found["windows"]
+    assert found["steps_found"] >= 0.97 * found["steps"]
+
+
 def test_replicas_that_no_ring_reaches_are_part_of_their_job(tmp_path: Path) -> None:
     """Rings go through a host once: its other NICs only exchange micro-batches, with those of some other hosts."""
     write(CASES["interleaved"](np.random.default_rng([4, len("interleaved")])), tmp_path, 4)

@@ -10,6 +10,7 @@ import polars as pl
 
 from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.numerics.robust import MAJORITY
+from llmprism_tasks.stages.step_division.periodicity import PAIR
 
 
 def is_at_usual_pause(begun: pl.DataFrame, pauses: pl.DataFrame, steps: int, same_size: float) -> bool:
@@ -53,7 +54,8 @@ def usual_pauses(steps: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     `step`, `gap`, `lasted` (the step), both ns, `before` (bytes until then), `bytes` (of the step) and `usual`: whether
-    a job may end there, for it is about the step's longest pause, or one after which all NICs go on together
+    a job may end there, for it is about the step's longest pause, one after which all NICs go on together, or the one
+    after the last of what is sent once in each step
     """
     until = pl.max_horizontal(end_of_earlier("flow_end_ns").over("step"), "began_ns")
     pauses = (
@@ -69,7 +71,36 @@ def usual_pauses(steps: pl.DataFrame) -> pl.DataFrame:
         .filter(pl.col("gap") > 0)
     )
     is_long = pl.col("gap") >= MAJORITY * pl.col("gap").max().over("step")
-    return pauses.with_columns(usual=is_long | _go_on_together(pauses, steps)).drop("back_ns")
+    usual = is_long | _go_on_together(pauses, steps) | _follow_what_is_sent_once(pauses, steps)
+    return pauses.with_columns(usual=usual).drop("back_ns")
+
+
+def _follow_what_is_sent_once(pauses: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
+    """Return for each pause whether it is the first one after all pairs are done that send once in their step.
+
+    In a pipeline, these synchronise gradients, and the others send micro-batches. A pair sends once if it is silent
+    in between for less than half of the step's longest pause.
+
+    Parameters
+    ----------
+    pauses : `step`, `gap` (ns), `back_ns` (when the first NIC sends again), in order of time
+    steps : flows, with `step`
+    """
+    of_pair = ["step", *PAIR]
+    silent = pl.col("flow_start_ns") - end_of_earlier("flow_end_ns").over(of_pair)
+    pairs = (
+        steps.sort("step", "flow_start_ns", "flow_end_ns")
+        .with_columns(silent=silent.fill_null(0))
+        .group_by(of_pair)
+        .agg(pl.col("silent").max(), until_ns=pl.col("flow_end_ns").max())
+    )
+    longest = pauses.group_by("step").agg(pl.col("gap").max())
+    once = pl.col("silent") < MAJORITY * pl.col("gap")
+    done = pairs.join(longest, on="step").group_by("step").agg(done_ns=pl.col("until_ns").filter(once).max())
+    after = pauses.join(done, on="step", how="left", maintain_order="left").with_columns(
+        after=(pl.col("back_ns") >= pl.col("done_ns")).fill_null(value=False)
+    )
+    return after.select(pl.col("after") & ~pl.col("after").shift(fill_value=False).over("step")).to_series()
 
 
 def _go_on_together(pauses: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:

@@ -191,7 +191,8 @@ def _find_steps(traffic: Traffic, settings: RhythmSettings, signs: Signs) -> Ste
         best = best._replace(clarity_of_parts=float(np.nanmax([-np.inf, *parts])))
         # Between pauses they are steps: what comes once after each pause is no optimizer.
         if not (best.told or best.ended) and (by_silence or explained_between(best, traffic) >= EXPLAINED_BYTES):
-            made_of = steps_of_micro_batches(best, fitting)
+            # Links of a pipeline turn once in a step: several of these are no step, but lie between pauses.
+            made_of = None if best.turns_once(signs.turn_ns) else steps_of_micro_batches(best, fitting)
             shown = steps_by_passes(best, fitting) if signs.by_passes else None
             # Where passes are seen, single pairs are asked as well: they tell the ends more exactly.
             best = made_of or shown or best._replace(told=by_silence)
@@ -318,7 +319,7 @@ def _choose_clear_template(fitted: list[Steps], fitting: Fitting, signs: Signs) 
         and not leaves_out(one, fitted, fitting.traffic)
     ]
     clear = next((one for one in known if one.clarity >= CLEAR_SIGMAS and one.explained > more), None)
-    paused = _steps_between_pauses(clear, fitting, signs.turn_ns) if clear is not None and signs.by_pauses else None
+    paused = _steps_between_pauses(clear, tried, fitting, signs.turn_ns) if clear and signs.by_pauses else None
     if paused is not None:
         return paused
     buckets = _steps_of_buckets(clear, known, fitting) if clear is not None and signs.by_passes else None
@@ -349,17 +350,20 @@ def _steps_of_buckets(buckets: Steps, tried: list[Steps], fitting: Fitting) -> S
     return best if passes.SHORTEST_PASS <= silent <= MAJORITY else None
 
 
-def _steps_between_pauses(several: Steps, fitting: Fitting, turn_ns: float) -> Steps | None:
-    """Return the steps of the byte clock, if some are as many bytes as several of it, and the silences after these are
-    longer than one takes, or links turn no more than once in each: they are pauses, such as checkpoints. The optimizer
-    takes less. But a forward pass may take longer than half of the buckets of gradients: the silences between steps
-    that are no pauses must be longer than those inside, too.
+def _steps_between_pauses(several: Steps, tried: list[Steps], fitting: Fitting, turn_ns: float) -> Steps | None:
+    """Return the steps in each of which links turn once, or else those of the byte clock, if some are as many bytes as
+    several of them, and the silences after these are longer than one takes, or links turn no more than once in each:
+    they are pauses, such as checkpoints. The optimizer takes less. But a forward pass may take longer than half of the
+    buckets of gradients: the silences between steps that are no pauses must be longer than those inside, too.
     """
     pause = _silence_between(several, fitting)
     if several.period_ns - pause <= MAJORITY * several.period_ns:
         return None
     fewest = max(2, int(several.period_ns / np.fmax(pause, turn_ns)))  # all of one is no longer than these
-    found = _steps_by_byte_clock(fitting) if _has_equal_parts(several, fewest, fitting) else None
+    if not _has_equal_parts(several, fewest, fitting):
+        return None
+    turning = (one for one in tried if one.turns_once(turn_ns) and _explains_all(one, fitting))
+    found = next(turning, None) or _steps_by_byte_clock(fitting)
     if found is None:
         return None
     times = several.template.sum() / found.template.sum()

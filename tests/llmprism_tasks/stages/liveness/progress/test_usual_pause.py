@@ -81,3 +81,13 @@ def test_a_job_may_end_at_each_pause_after_which_all_go_on_together() -> None:
 def test_of_turns_only_those_about_as_long_as_the_longest_count() -> None:
     turns = [("a", 0), ("b", 110), ("a", 400), ("b", 700)]
     assert pauses_alike(usual_pauses(sends(turns))) == (2, pytest.approx((280 + 290) / 710))
+
+
+@pytest.mark.parametrize(("again_ms", "ends"), [(None, True), (20, True), (500, False)])
+def test_a_job_may_end_after_what_is_sent_once_in_a_step(again_ms, ends):
+    """`c` synchronises gradients, at once or in two parts; `a` goes on 50 ms later, `b` after that."""
+    turns = [("c", 0), ("a", 60), ("b", 240), ("a", 380), ("b", 520), ("a", 660), ("b", 800)]
+    turns += [] if again_ms is None else [("c", again_ms)]
+    sent = 2 if again_ms == 20 else 1
+    pauses = usual_pauses(sends(sorted(turns, key=lambda turn: turn[1])))
+    assert is_at_usual_pause(begun(sent), pauses, STEPS, SAME_SIZE) == ends

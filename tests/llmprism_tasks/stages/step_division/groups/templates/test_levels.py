@@ -245,7 +245,7 @@ def test_a_forward_pass_that_takes_longer_than_half_of_the_buckets_is_no_pause(
     )
     monkeypatch.setattr(selection, "_steps_by_byte_clock", lambda _: steps)
     fitting = Fitting(traffic, Silences(np.arange(1, gaps.size), np.log(gaps[:-1])), 0.1)
-    found = selection._steps_between_pauses(several, fitting, np.nan)
+    found = selection._steps_between_pauses(several, [], fitting, np.nan)
     assert (found is not None) is paused
 
 
