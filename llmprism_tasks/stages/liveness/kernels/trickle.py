@@ -72,4 +72,15 @@ def trickles(
             marked[i] = over
             before, after = before + sizes[i], after - sizes[i]
             last = max(last, ends[i])
+        i = offsets[series + 1] - 1
+        while i > offsets[series] and (marked[i] or starts[i] - ends[i - 1] > pause):
+            if not marked[i]:
+                alike = np.abs(sizes[offsets[series] : offsets[series + 1]] - sizes[i]) <= same * sizes[i]
+                place = i - offsets[series]
+                starters = (np.abs(begun[:bursts] - sizes[i]) <= same * sizes[i]).sum()
+                apart = starters < recurs or starters <= MAJORITY * bursts
+                marked[i] = apart and min(alike[:place].sum(), alike[place + 1 :].sum()) >= recurs
+                if not marked[i]:
+                    break
+            i -= 1
     return marked
