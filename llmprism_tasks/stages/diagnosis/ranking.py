@@ -148,7 +148,8 @@ def unexplained(found: list[Row]) -> list[Row]:
 
 
 def not_waiting(found: list[Row], hosts: dict[tuple[str, str], str]) -> list[Row]:
-    """Drop devices that seem to compute slowly while slow transfers of another device take most of their job's loss.
+    """Drop devices and stages that seem to compute slowly while slow transfers of another device take most of their
+    job's loss.
 
     A transfer that takes longer for the same bytes is measured. That a GPU computes is inferred from what it does not
     send, and whoever waits for data over a slow path, or for a receiver that does, sends later. Both stand if their
@@ -171,6 +172,7 @@ def not_waiting(found: list[Row], hosts: dict[tuple[str, str], str]) -> list[Row
 
     def waits(row: Row) -> bool:
         seems_slow = row["kind"] in KINDS_OF_SLOW_COMPUTE and row["subject_type"] in DEVICES
+        seems_slow |= row["kind"] == "pipeline_imbalance"
         return seems_slow and any(waits_for(row, cause) for cause in moves)
 
     return [row for row in found if not waits(row)]

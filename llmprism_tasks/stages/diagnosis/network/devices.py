@@ -82,17 +82,15 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
                 passing.add(job_id)
             elif row["confidence"] < MAJORITY:
                 continue  # most of the loss is something else's
-            elif certainty(culprit) >= NAMED_ALONE:
-                fault = _fault(culprit, job_id, losses, settings)
-                if fault["kind"] == "link_flap" and (
-                    row["score"] < settings.latent_rate  # what is slower by a third now and then was not lost
-                    or _are_usual(losses.felt_ns(culprit, job_id, settings), job_id, evidence, settings)
-                ):
-                    passing.add(job_id)
-                else:
-                    rows.append(row | alternatives(culprit) | fault)
-            elif _is_parted(culprit) and len(culprit["candidates"]) <= MOST_NAMED:
-                rows.append(row | alternatives(culprit) | _undecided_fault(culprit))
+            elif (fault := _fault(culprit, job_id, losses, settings)) is None:
+                continue
+            elif _stretches(culprit, job_id, losses, settings) and (
+                row["score"] < settings.latent_rate  # what is slower by a third now and then was not lost
+                or _are_usual(losses.felt_ns(culprit, job_id, settings), job_id, evidence, settings)
+            ):
+                passing.add(job_id)
+            else:
+                rows.append(row | alternatives(culprit) | fault)
     unexplained = hops.filter(~pl.col("job_id").is_in([*passing, *(row["job_id"] for row in rows)]))
     rows.extend(cross_group.rows(unexplained, losses, evidence, settings))
     return pl.DataFrame([_with_explanation(row) for row in rows], schema=FINDING_SCHEMA)
@@ -109,19 +107,29 @@ def hops_in_trouble(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataF
     return compared(paces(placed(evidence, steps), settings), settings)
 
 
-def _fault(culprit: Row, job_id: str, losses: Losses, settings: DiagnosisSettings) -> Row:
-    """Return the kind of fault of a device, and how it shows."""
+def _fault(culprit: Row, job_id: str, losses: Losses, settings: DiagnosisSettings) -> Row | None:
+    """Return the kind of fault of a device, and how it shows; of several devices, if these are few. None otherwise."""
     device_type = culprit["device_type"]
-    slow = losses.slow(culprit, job_id)
-    kind, how = DEVICE_FAULTS[device_type]
-    if device_type not in ("switch", "host") and (stretches := losses.stretches(job_id, slow, settings)):
-        kind, how = "link_flap", f"in {stretches} stretches of steps with healthy steps between them"
+    if certainty(culprit) >= NAMED_ALONE:
+        kind, how = DEVICE_FAULTS[device_type]
+        if stretches := _stretches(culprit, job_id, losses, settings):
+            kind, how = "link_flap", f"in {stretches} stretches of steps with healthy steps between them"
+    elif _is_parted(culprit) and len(culprit["candidates"]) <= MOST_NAMED:
+        kind, how = "slow_network", f"and the fault may be that of any one of {listed(culprit)}"
+    else:
+        return None
     return {
         "kind": kind,
         "subject_type": subject_type(culprit),
         "subject": subject(culprit["device"]),
         "how": how,
     }
+
+
+def _stretches(culprit: Row, job_id: str, losses: Losses, settings: DiagnosisSettings) -> int:
+    """Return in how many stretches of steps a NIC or link is slow; 0 below 2, and for what many links share."""
+    shared = culprit["device_type"] in ("switch", "host")
+    return 0 if shared else losses.stretches(job_id, losses.slow(culprit, job_id), settings)
 
 
 def _are_usual(felt_ns: Integers, job_id: str, evidence: Evidence, settings: DiagnosisSettings) -> bool:
@@ -135,16 +143,6 @@ def _is_parted(culprit: Row) -> bool:
     """Return whether the data part the devices at all. That a ring is slow alike does not part its NICs, unless the
     paces of its hops make one of them likelier than not."""
     return bool(culprit["transfers"] > 1 or culprit["own"] or certainty(culprit) > MAJORITY)
-
-
-def _undecided_fault(culprit: Row) -> Row:
-    """Return a fault of the network that is one of several devices'."""
-    return {
-        "kind": "slow_network",
-        "subject_type": subject_type(culprit),
-        "subject": subject(culprit["device"]),
-        "how": f"and the fault may be that of any one of {listed(culprit)}",
-    }
 
 
 def _with_explanation(row: Row) -> Row:

@@ -75,6 +75,9 @@ def own_work(
     members = pl.when(pl.col("component").is_not_null()).then(pl.len().over(PEER_COLUMNS)).otherwise(1)
     placed = work.join(_split_peer_groups(seen.pairs, groups), on=NIC, how="left")
     grouped = _without_lost_messages(placed).drop("outputs", "sent").with_columns(members=members)
+    if hosts is not None:
+        lone = grouped.filter(pl.col("members") == 1)
+        grouped = grouped.join(_cut_within_passes(lone, seen.pairs, hosts), on=[*STEP, "members"], how="anti")
     grouped = grouped.with_columns(relieved=pl.coalesce("relieved", "own_ns"))
     excess, longer = (pl.col(name) / usual(name) - 1 for name in ("pace", "relieved"))
     # A burst in the middle of a peer's gap makes its pace smaller, though it computes for as long. Others outvote it.
@@ -137,6 +140,24 @@ def _relaying_nics(pairs: pl.DataFrame) -> pl.DataFrame:
     back = opposite(pairs, key=("job_id",)).unique()
     one_way = pairs.filter(pl.col("kind") == "pp").join(back, on=key, how="anti")
     return pl.concat([one_way.select("job_id", addr=end) for end in PAIR]).unique()
+
+
+def _cut_within_passes(lone: pl.DataFrame, pairs: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
+    """Return the passes of NICs without peers of which nobody knows when they began: `STEP`, `members`.
+
+    A micro-batch enters a pipeline in one host, that of the first stage, and NICs of the others wait for it. If NICs of
+    several hosts wait for no input, steps are cut within passes. What these NICs send first may then be the rest of the
+    step before, now and then. Peers are cut at the same place.
+
+    Parameters
+    ----------
+    lone : passes with `entered`
+    pairs : `job_id`, `kind`, `src_addr`, `dst_addr`
+    """
+    pipelines = pair_graph.components(pairs.filter(pl.col("kind") == "pp")).rename({"component": "pipeline"})
+    begins = lone.filter(~pl.col("entered")).join(pipelines, on=NIC).join(hosts.select(*NIC, "host"), on=NIC)
+    several = pl.col("host").n_unique().over("job_id", "pipeline") > 1
+    return begins.filter(several).select(*STEP, "members")
 
 
 def _align_peer_begins(passes: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:

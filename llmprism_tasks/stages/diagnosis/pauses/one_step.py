@@ -30,8 +30,8 @@ from llmprism_tasks.stages.diagnosis.network.devices import NAMED_ALONE
 from llmprism_tasks.stages.diagnosis.network.path_pace import KINDS, with_units
 from llmprism_tasks.stages.diagnosis.pauses import habit
 from llmprism_tasks.stages.diagnosis.pauses.held_transfers import held_nics
-from llmprism_tasks.stages.diagnosis.pauses.one_host import OneHost, find_one_host
-from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped_in_step
+from llmprism_tasks.stages.diagnosis.pauses.one_host import OneHost, OneNic, find_one_host, find_one_nic
+from llmprism_tasks.stages.diagnosis.pauses.standstill import LIKELIER, stopped_in_step
 from llmprism_tasks.stages.diagnosis.step_times.course import Course, Steps, course_of, step_of_times, steps_of
 from llmprism_tasks.stages.diagnosis.step_times.duration_model import WORTH_A_ROW
 from llmprism_tasks.stages.diagnosis.step_times.first_silence import first_silences
@@ -194,10 +194,16 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
     # Who trains on while it writes does not wait for that.
     saving &= more_written[saving].sum() >= MAJORITY * more_written.sum()
     paused = (steps.lengths > steps.model.least_ns(settings)) & as_usual & silent & ~saving
-    one = find_one_host(steps, paused, evidence) if (slow & paused).any() else None
-    of_one = np.zeros_like(slow) if one is None else slow & one.steps
-    rows = [] if one is None or not of_one.any() else [_one_host_row(steps, of_one, slow, course, one)]
-    slow &= ~of_one
+    asked, rows = bool((slow & paused).any()), list[Row]()
+    nic = find_one_nic(steps, paused, evidence) if asked else None
+    if nic is not None and nic.erratic and (of_nic := slow & nic.steps).any():
+        rows.append(_one_nic_row(steps, of_nic, course, nic))
+        slow &= ~of_nic
+    # A host that stops holds up all its rails alike.
+    one = find_one_host(steps, paused, evidence) if asked and nic is None else None
+    if one is not None and (of_one := slow & one.steps).any():
+        rows.append(_one_host_row(steps, of_one, slow, course, one))
+        slow &= ~of_one
     together = _are_at_same_place(steps, silent & ~quick, quick, evidence)
     slow &= ~habit.is_on_schedule(steps, steps.lengths > steps.model.least_ns(settings), together)
     slow &= ~_is_unseen(steps, slow & silent, course, evidence)
@@ -220,7 +226,10 @@ def _slow_step_rows(steps: Steps, slow: Flags, evidence: Evidence, every: Settin
     stalls = rest & silent
     if stalls.sum() >= settings.least_steps:
         how = "while its training stood still, and its members waited for one; the flows do not show which"
-        rows.append(_row("stalls", steps, stalls, course, how) | {"confidence": 1.0})
+        if nic is not None and (stalls & nic.steps).sum() > MAJORITY * stalls.sum():
+            rows.append(_one_nic_row(steps, stalls, course, nic))
+        else:
+            rows.append(_row("stalls", steps, stalls, course, how) | {"confidence": 1.0})
         rest &= ~stalls
     rest &= ~(silent & habitual)
     if rest.any():
@@ -233,6 +242,13 @@ def _one_host_row(steps: Steps, mine: Flags, slow: Flags, course: Course, one: O
     who = {"subject_type": "host", "subject": one.host}
     confidence = float(steps.excess[mine].sum() / steps.excess[slow].sum())
     return _row("stalls", steps, mine, course, how) | who | {"confidence": confidence}
+
+
+def _one_nic_row(steps: Steps, slow: Flags, course: Course, nic: OneNic) -> Row:
+    how = f"while its training stood still. {nic.words}"
+    who = {"subject_type": "addr", "subject": nic.addr}
+    confidence = LIKELIER * float(steps.excess[slow & nic.steps].sum() / steps.excess[slow].sum())
+    return _row("link_flap", steps, slow, course, how) | who | {"confidence": confidence}
 
 
 def _other_row(

@@ -124,7 +124,7 @@ def _stall_row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) ->
     loss = lost_ns / float(steps["length_ns"].sum())
     if loss < settings.least_effect:
         return None
-    host = _one_host(explained)
+    host = _one_host(explained, steps.filter("beyond", pl.col("late_ns") > 0))
     who = "a different rank each time" if host is None else _host_words(host, explained)
     said = (
         f"{explained.height} of {steps.height} steps stall for {lost_ns / explained.height / 1e6:.0f} "
@@ -138,14 +138,16 @@ def _late_start_row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSetting
     """Return the row of a rank that begins most steps late and then works as quickly as others; None if cheap.
 
     If another rank is late each time, uneven samples may be the cause, unless all other ranks are alike. If one host is
-    late by a different amount each time and its later work is not seen, the cause is not known.
+    late by a different amount each time and its later work is not seen, the cause is not known. Who waits for data is
+    late by next to nothing now and then: of one host that is later than others ever are, the mean delay counts.
     """
     least = max(settings.least_steps, settings.persistence * steps.height)
-    struck = steps.filter(pl.col("behind_ns") > settings.least_stall * pl.col("length_ns"))
-    if struck.height < least:
-        return None
-    host = _one_host(struck)
-    struck = struck if host else struck.filter("beyond_at_first")
+    long = steps.filter(pl.col("behind_ns") > settings.least_stall * pl.col("length_ns"))
+    later = steps.filter("beyond_at_first", pl.col("behind_ns") > 0)
+    much = float(later["behind_ns"].sum()) > settings.least_stall * float(later["length_ns"].sum())
+    some = [struck for struck in (long, later if much else long) if struck.height >= least]
+    named = [(struck, host) for struck in some if (host := _one_host(struck)) is not None]
+    struck, host = named[0] if named else (long.filter("beyond_at_first"), None)
     if struck.height < least:
         return None
     if not _has_longer_steps(steps, settings, one_host=host is not None):
@@ -209,11 +211,18 @@ def apart(stalls: pl.DataFrame, others: pl.DataFrame) -> bool:
     return float(usual) <= MAJORITY * float(least)  # type: ignore[arg-type]
 
 
-def _one_host(stalls: pl.DataFrame) -> str | None:
-    """Return the host with most of the stalls, unless it has them by chance."""
-    host, count = stalls["host"].value_counts(sort=True).sort("count", "host", descending=[True, False]).row(0)
-    chance = binomial.any_value_bound(count, stalls.height, int(stalls["hosts"][0]))
-    return host if count > MAJORITY * stalls.height and chance < STALLS_BY_CHANCE else None
+def _one_host(stalls: pl.DataFrame, late: pl.DataFrame | None = None) -> str | None:
+    """Return the host with most of the stalls, unless it has them by chance.
+
+    Parameters
+    ----------
+    late : stalls and shorter delays. Of few stalls they may tell; who has most of the stalls must have most of them
+    """
+    (host,) = stalls["host"].value_counts().sort("count", "host", descending=[True, False])["host"].head(1)
+    counts = [((steps["host"] == host).sum(), steps.height) for steps in (stalls, late) if steps is not None]
+    chances = [binomial.any_value_bound(count, of, int(stalls["hosts"][0])) for count, of in counts]
+    mostly = all(count > MAJORITY * of for count, of in counts)
+    return str(host) if mostly and min(chances) < STALLS_BY_CHANCE else None
 
 
 def _uneven_row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:

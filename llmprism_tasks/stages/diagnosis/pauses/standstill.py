@@ -50,8 +50,8 @@ def stopped_in_step(
     if found is None:
         return {}
     (before, since), start_ns, hosts = found, span[0], hosts_of(job_id, evidence)
-    if odd := _odd_rail(before, start_ns, hosts):
-        return odd
+    if odd := odd_of_rails(before, start_ns, hosts):
+        return _odd_rail(odd)
     absent = absent_hosts(before, (start_ns, since), count, hosts)
     if awaited := likeliest_of(absent, len(set(hosts.values()))):
         host, sure = awaited
@@ -71,18 +71,28 @@ def stopped_in_step(
     return candidate_columns(odds) | {"how": how}
 
 
-def _odd_rail(before: pl.DataFrame, start_ns: int, hosts: dict[str, str]) -> dict[str, Any]:
-    """Return the NIC that stopped alone, as `stopped_in_step`, or both ends of a link that did; empty if none did."""
+def odd_of_rails(before: pl.DataFrame, start_ns: int, hosts: dict[str, str]) -> list[str]:
+    """Return the NIC that stopped alone in a step, or both ends of a link that did; none if none did.
+
+    Parameters
+    ----------
+    before : flows of pairs that take part in the steps, up to the silence; addresses as text
+    start_ns : of the step
+    """
     size, begun = pl.col("bytes").cast(pl.Float64), pl.col("flow_start_ns") >= start_ns
     message = size.pow(2).sum() / size.sum()
     usual, sent = (pl.col("bytes").filter(which).sum() for which in (~begun, begun))
-    odd = odd_nics(before.group_by(nic_pairs.PAIR).agg(usual=usual, sent=sent, message=message), hosts)
+    return odd_nics(before.group_by(nic_pairs.PAIR).agg(usual=usual, sent=sent, message=message), hosts)
+
+
+def _odd_rail(odd: list[str]) -> dict[str, Any]:
+    """Return the NIC that stopped alone, as `stopped_in_step`, or both ends of a link that did."""
     how = (
         f". NIC {' or '.join(odd)} stopped first: what it sends and what it is sent lack what all other rails had sent"
     )
     if len(odd) == 1:
         return {"kind": "link_flap", "subject_type": "addr", "subject": odd[0], "confidence": LIKELIER, "how": how}
-    return candidate_columns(as_likely(odd)) | {"how": how} if odd else {}
+    return candidate_columns(as_likely(odd)) | {"how": how}
 
 
 def before_silence(

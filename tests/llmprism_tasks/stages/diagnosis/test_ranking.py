@@ -45,6 +45,17 @@ def test_what_is_latent_has_no_rank_and_is_no_news_where_another_job_suffers_fro
     ]
 
 
+@pytest.mark.parametrize(("share", "kept"), [(0.9, False), (0.4, True)])
+@pytest.mark.parametrize("kind", ["slow_network", "degraded_link"])
+def test_a_stage_that_seems_slow_beside_slow_transfers_waits_for_them(kind: str, share: float, kept: bool) -> None:
+    """A stage whose messages wait for a slow path seems to compute for longer; what transfers take is measured."""
+    link = row(kind, "link", "leaf-0 - s1", severity=0.2, confidence=share)
+    stage = row("pipeline_imbalance", "pp_stage", "2", severity=0.3)
+    assert ("pipeline_imbalance", "2", None) in diagnosed(stage)
+    assert (("pipeline_imbalance", "2", None) in diagnosed(stage, link)) == kept
+    assert ((kind, "leaf-0 - s1", 1) in diagnosed(stage, link)) == (not kept or kind == "degraded_link")
+
+
 @pytest.mark.parametrize(
     ("told", "kept"),
     [

@@ -392,6 +392,14 @@ def test_what_is_slow_by_turns_and_by_less_than_half_is_no_lost_link(factor: flo
     assert found(flapping(by_turns, lost=100 * (factor - 1)))["kind"].to_list() == kinds
 
 
+@pytest.mark.parametrize(("factor", "kinds"), [(1.7, ["slow_network"]), (1.45, [])])
+def test_nor_is_it_where_two_nics_may_be_at_fault(factor: float, kinds: list[str]) -> None:
+    slow = [turn > 1 for turn in FLAPS]
+    by_turns = tuple(factor if is_slow else 1.0 for is_slow in slow)
+    hops = [dataclasses.replace(hop, factors=by_turns if hop.factor > 1 else ()) for hop in both("a", "b", 2, back=1)]
+    assert found(job(hops, both("c", "d"), slow=slow, lost=100 * (factor - 1)))["kind"].to_list() == kinds
+
+
 @pytest.mark.parametrize(("lost", "kinds"), [(60, ["link_flap"]), (45, [])])
 def test_steps_that_are_longer_by_turns_as_by_chance_show_no_flap(lost: float, kinds: list[str]) -> None:
     """Three of sixteen steps are 6 % longer, or 4.5 %; steps of other jobs vary by 4 %."""

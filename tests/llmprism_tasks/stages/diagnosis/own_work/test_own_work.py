@@ -232,6 +232,27 @@ def test_the_first_stage_begins_when_its_parameters_are_gathered() -> None:
     assert own_ms(found)["a"] == 30
 
 
+@pytest.mark.parametrize(
+    ("host", "peers", "own"),
+    [
+        ("host-b", [], {"c": 60}),
+        ("host-a", [], {"a": 100, "b": 11, "c": 60}),
+        ("host-b", ["b", "x"], {"a": 100, "b": 11, "c": 60}),
+    ],
+    ids=["two hosts", "one host", "with a peer"],
+)
+def test_where_a_pipeline_begins_in_two_hosts_nobody_knows_what_they_send_first(
+    host: str, peers: list[str], own: dict[str, float]
+) -> None:
+    """What `b` sends after 11 ms may be the end of the step before. Peers would be cut there, too."""
+    rows: list[Row] = [(11, 13, "b", "y", 8 * MB), (11, 13, "x", "z", 8 * MB)]
+    rows += [*returned(rows), *replica("a", "b", "c", start=100), *replica("d", "x", "f", start=100)]
+    members = [("j", addr, host if addr == "b" else f"host-{addr}", None) for addr in "abcdxfyz"]
+    hosts = pl.DataFrame(members, schema=["job_id", "addr", "host", "pp_stage"], orient="row")
+    found = own_work(kinds(pp=rows), steps("abcdxf"), groups("".join(peers)), hosts=hosts)
+    assert {addr: ms for addr, ms in own_ms(found).items() if addr in "abc"} == own
+
+
 @pytest.mark.parametrize(("late", "own"), [(9, 50), (11, 11)])
 def test_a_gradient_that_leaves_after_the_step_s_end_is_the_last_step_s(late: float, own: float) -> None:
     """Of five outputs in a second, 200 ms apart, no GPU sends the first within a twentieth of that."""

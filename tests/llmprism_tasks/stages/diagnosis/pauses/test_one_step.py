@@ -211,16 +211,39 @@ def test_pauses_of_one_host_at_no_fixed_distance_are_no_habit(
     assert [(row["kind"], row["subject"]) for row in rows] == ([("stalls", "host-b")] if named else [])
 
 
-def awaited_in(paused: dict[int, float], begun: str) -> list[dict[str, Any]]:
-    """Return the rows of a job of two rails that pauses in some steps, after these hosts have sent a megabyte."""
-    rings = {f"{src}{rail}": f"{dst}{rail}" for src, dst in RING.items() for rail in range(2)}
+@pytest.mark.parametrize(
+    ("paused", "odd", "kinds"),
+    [
+        (PAUSED, "b1", ["link_flap"]),
+        (PAUSED, "", []),
+        ({12: 4_000.0, 19: 4_000.0, 26: 4_000.0}, "b1", []),
+        ({27: 4_000.0, 29: 6_000.0}, "b1", ["link_flap"]),
+        ({26: 8_000.0, 27: 5_000.0, 29: 9_500.0}, "b1", ["link_flap"]),
+        ({26: 8_000.0, 27: 5_000.0, 29: 9_500.0}, "", ["stalls"]),
+    ],
+    ids=["at no fixed distance", "all", "on schedule", "twice", "three in a window", "three of all"],
+)
+def test_pauses_in_which_one_nic_lacks_a_message_are_its_link_s(
+    paused: dict[int, float], odd: str, kinds: list[str]
+) -> None:
+    """All hosts have sent a little ahead, but over one rail of a host nothing was sent."""
+    rows = awaited_in(paused, "abcd", rails=3, odd=odd)
+    assert [row["kind"] for row in rows] == kinds
+    assert [row["subject"] for row in rows] == [odd or "j"] * len(kinds)
+
+
+def awaited_in(paused: dict[int, float], begun: str, *, rails: int = 2, odd: str = "") -> list[dict[str, Any]]:
+    """Return the rows of a job that pauses in some steps, after these hosts have sent a megabyte over all rails but
+    those of one NIC."""
+    rings = {f"{src}{rail}": f"{dst}{rail}" for src, dst in RING.items() for rail in range(rails)}
     steps = history([USUAL + paused.get(number, 0) for number in range(30)], current=4)
     rows, silences = [], []
     for number, (start_ns, end_ns) in enumerate(steps.select("start_ns", "end_ns").iter_rows()):
         start, end = ((ns - WINDOW.start_ns) / MS for ns in (start_ns, end_ns))
         rows += [(end - 400, end - 1, src, dst, 150 * MB) for src, dst in rings.items()]
         if number in paused:
-            rows += [(start + 100, start + 101, src, dst, MB) for src, dst in rings.items() if src[0] in begun]
+            ahead = [hop for hop in rings.items() if hop[0][0] in begun and odd not in hop]
+            rows += [(start + 100, start + 101, src, dst, MB) for src, dst in ahead]
             silences.append(("j", round(start_ns + 101 * MS), round(end_ns - 400 * MS)))
     hosts = {addr: f"host-{addr[0]}" for addr in rings}
     well = working([{addr: [500.0] * 3 for addr in rings}], hosts=hosts)

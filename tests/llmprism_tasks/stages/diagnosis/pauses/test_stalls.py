@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from handmade import MS
 from job_evidence import DEFAULT, lengthened, shuffled, without_rows, working
 from polars.testing import assert_frame_equal
 
@@ -65,6 +66,13 @@ def test_stalls_of_one_host_are_its_own() -> None:
         "all other ranks wait for host host-d. Check" in found(stalling(three | {10: ("d", 500)}))["explanation"].item()
     )
     assert named(stalling(three | {10: ("a", 500)})) == JOB
+
+
+@pytest.mark.parametrize(("whose", "subject"), [("d", "host-d"), ("a", "j")])
+def test_shorter_delays_tell_whose_the_stalls_are(whose: str, subject: str) -> None:
+    """Three stalls of one host of eight are chance in one case of sixty, six delays of it are not."""
+    by = dict.fromkeys((2, 5, 9), ("d", 500.0)) | dict.fromkeys((3, 6, 10), (whose, 30.0))
+    assert [row[2] for row in named(stalling(by))] == [subject]
 
 
 @pytest.mark.parametrize(("whole", "who"), [(True, "host d"), (False, "host d (or the receiver of its first message)")])
@@ -129,6 +137,23 @@ def test_another_late_one_in_every_step_is_uneven(by: float, kinds: list[str]) -
 def test_lateness_that_no_step_pays_for_is_not_uneven() -> None:
     """Silences that stalls cut in two look uneven, while all steps take equally long."""
     assert named(every_step(300, whole_step=False), least_uneven=0.2) == []
+
+
+@pytest.mark.parametrize(
+    ("mean", "whose", "subject"), [(120, "d" * 12, "d"), (105, "d" * 12, None), (120, "abcdefghabcd", None)]
+)
+def test_who_waits_for_data_is_late_by_next_to_nothing_now_and_then(
+    mean: float, whose: str, subject: str | None
+) -> None:
+    """Two thirds of the delays are shorter than a tenth of the step; the mean counts."""
+    late = [mean * (0.1, 0.3, 2.6)[step % 3] * MS for step in range(12)]
+    steps = pl.DataFrame({"host": list(whose), "behind_ns": late}).with_columns(
+        hosts=8, length_ns=1000 * MS + pl.col("behind_ns"), first_ns=70 * MS + pl.col("behind_ns"), later_ns=150.0 * MS,
+        first_excess=pl.col("behind_ns") / (70 * MS), later_excess=0.0, last_stage=False, whole=False,
+        beyond_at_first=True, start_ns=pl.int_range(12) * 1000 * MS, end_ns=pl.int_range(1, 13) * 1000 * MS,
+    )  # fmt: skip
+    row = stalls._late_start_row("j", steps, DEFAULT)
+    assert (row and (row["kind"], row["subject"])) == (subject and ("stalls", subject))
 
 
 def test_one_that_is_always_late_is_no_stall_and_not_uneven() -> None:
