@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics.robust import Integers
@@ -20,7 +21,7 @@ def classes(flows: pl.DataFrame, tolerance: float) -> Integers:
 
 
 def join_early_records(flows: pl.DataFrame, tolerance: float) -> pl.DataFrame:
-    """Put the records that a rank left when it came early to a collective together with what it sent when all had come.
+    """Put the records that a rank left when it came early together with what it sent when all had come.
 
     What was sent early counts with the rest, from when that was sent.
 
@@ -29,7 +30,8 @@ def join_early_records(flows: pl.DataFrame, tolerance: float) -> pl.DataFrame:
     flows : `pair`, `bytes` and any other columns, in the order of `nic_pairs.numbered`
     """
     sizes = flows["bytes"].to_numpy()
-    early = fragments.early_fragments(sizes, nic_pairs.starts_of_pairs(flows), tolerance)
-    if not early.any():
+    rest = fragments.early_fragments(sizes, nic_pairs.starts_of_pairs(flows), tolerance)
+    whole = rest == np.arange(sizes.size)
+    if whole.all():
         return flows
-    return flows.with_columns(bytes=fragments.joined_sizes(sizes, early)).filter(pl.Series(~early))
+    return flows.with_columns(bytes=fragments.joined_sizes(sizes, rest)).filter(pl.Series(whole))

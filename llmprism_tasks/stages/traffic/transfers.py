@@ -95,9 +95,10 @@ def of_sizes(flows: pl.DataFrame, tolerance: float) -> Sizes:
     starts, ends, sizes = _starts_ends_bytes(flows)
     offsets = nic_pairs.starts_of_pairs(flows)
     pair = flows["pair"].to_numpy()[offsets[:-1]].astype(np.int64)
-    early = fragments.early_fragments(sizes, offsets, tolerance)
-    if early.any():
-        sizes, rows = fragments.joined_sizes(sizes, early), np.flatnonzero(~early)
+    rest = fragments.early_fragments(sizes, offsets, tolerance)
+    rows = np.flatnonzero(rest == np.arange(sizes.size))
+    if rows.size < sizes.size:
+        sizes = fragments.joined_sizes(sizes, rest)
         found = size_clusters.collected(sizes[rows], np.searchsorted(rows, offsets), tolerance)
         found = found._replace(places=rows[found.places])
     else:
