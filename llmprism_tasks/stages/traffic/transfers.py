@@ -95,7 +95,8 @@ def of_sizes(flows: pl.DataFrame, tolerance: float) -> Sizes:
     starts, ends, sizes = _starts_ends_bytes(flows)
     offsets = nic_pairs.starts_of_pairs(flows)
     pair = flows["pair"].to_numpy()[offsets[:-1]].astype(np.int64)
-    rest = fragments.early_fragments(sizes, offsets, tolerance)
+    # Layers of shards have many sizes, some of which are the sum of others: only what comes next is surely the rest.
+    rest = fragments.early_fragments(sizes, offsets, tolerance, 1)
     rows = np.flatnonzero(rest == np.arange(sizes.size))
     if rows.size < sizes.size:
         sizes = fragments.joined_sizes(sizes, rest)

@@ -10,17 +10,12 @@ import numpy as np
 
 from llmprism_tasks.numerics.asof import lower_bound
 from llmprism_tasks.numerics.encoding import distinct
-from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
+from llmprism_tasks.numerics.jit import FLOAT64, INT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 
 EARLY_PART = 0.5
 """Ratio of the rest's bytes below which one may be the part that was sent early: buffers hold a fraction of
 what a collective moves. Two equal halves are two tensors."""
-
-
-CONNECTIONS = 2
-"""Connections of two NICs that may wait for their receivers at a time: where a pipeline is fed from both ends, what one
-half of the micro-batches sends forward and the other half sends back goes the same way."""
 
 
 def joined_sizes(sizes: Integers, rest: Integers) -> Integers:
@@ -54,23 +49,24 @@ def _has_size(ordered: Floats, count: int, size: float, tolerance: float) -> boo
     return bool(at < count and ordered[at] <= size * (1 + tolerance))
 
 
-@kernel(INT64S, INT64S, FLOAT64)
-def early_fragments(sizes: Integers, offsets: Integers, tolerance: float) -> Integers:
+@kernel(INT64S, INT64S, FLOAT64, INT64)
+def early_fragments(sizes: Integers, offsets: Integers, tolerance: float, connections: int) -> Integers:
     """Return the place of the rest of each transfer that was sent early: both make one that their series also has
     whole. Of all others it is their own place.
 
     A buffer has the same size every time, and what is smaller goes in one piece: so only the smallest size that is met
-    twice may be what one held. Another connection of the same NICs may send while one waits.
+    twice may be what one held. Over one connection the rest comes next; another one may send while one waits.
 
     Parameters
     ----------
     sizes : bytes, transfers of all series one after another, each series in order of its starts
     offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
     tolerance : ratio by which sizes of one tensor may differ; what is smaller beside the rest changes nothing
+    connections : of two NICs, which may wait for their receivers at a time
     """
     rest = np.arange(sizes.size)
     numbers, different = np.empty(sizes.size, np.int64), np.empty(sizes.size)
-    waiting = np.empty(CONNECTIONS, np.int64)
+    waiting = np.empty(connections, np.int64)
     for series in range(offsets.size - 1):
         low, high = offsets[series], offsets[series + 1]
         if high - low < 2:
@@ -90,7 +86,8 @@ def early_fragments(sizes: Integers, offsets: Integers, tolerance: float) -> Int
                 waiting[1:] = waiting[:-1].copy()
                 waiting[0] = i
             elif (
-                waiting[0] >= 0
+                waiting[0] >= (0 if connections > 1 else i - 1)
+                and waiting[0] >= 0
                 and tolerance * whole < early < EARLY_PART * sizes[i]
                 and _has_size(different, count, whole, tolerance / 2)
             ):
