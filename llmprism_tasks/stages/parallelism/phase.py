@@ -310,6 +310,10 @@ def _settle_kinds(judged: pl.DataFrame, job_members: pl.DataFrame, settings: Set
     """
     # What goes on through the step both ways at the same time takes no turns; that some of it is answered is chance.
     judged = judged.with_columns(pipeline=pl.col("pipeline") * (1 - pl.col("filling") * pl.col("together")))
+    middle = pl.col("pair").is_in(taking_turns.in_the_middle(judged, settings).implode())
+    judged = judged.with_columns(
+        pipeline=pl.when(middle).then(pl.max_horizontal("pipeline", "filling")).otherwise("pipeline")
+    )
     expert, reduces = pl.col("expert") >= MAJORITY, pl.col("reduces") & pl.col("periodic")
     nics = [pl.col("src_addr").filter(some).n_unique().over("job_id") for some in (reduces, expert)]
     judged = judged.with_columns(reduces=reduces & (nics[0] >= pair_graph.AGREEING_NICS * nics[1]))

@@ -197,7 +197,8 @@ def still_together(pairs: pl.DataFrame, flows: pl.DataFrame, settings: Recogniti
     """Keep the pairs of NICs that have not fallen silent while most of their cluster went on.
 
     A pair has, if it has been silent for much longer than ever before; of a host that was replaced, all have. What most
-    pairs of a cluster do says whether it goes on, for a message of chatter may be the last of a pair.
+    pairs of a cluster do says whether it goes on, for a message of chatter may be the last of a pair. And a pair whose
+    NICs both have begun with others since it fell silent was of a job that has ended: each may be in another one now.
 
     Parameters
     ----------
@@ -230,7 +231,13 @@ def still_together(pairs: pl.DataFrame, flows: pl.DataFrame, settings: Recogniti
         most=pl.col("works").mean().over("cluster") >= MAJORITY
     )
     gone = works.filter(~pl.col("works") & pl.col("most"))["addr"].implode()
-    return pairs.filter(~pl.any_horizontal(pl.col(end).is_in(gone) for end in PAIR))
+    left = pairs.filter(~pl.any_horizontal(pl.col(end).is_in(gone) for end in PAIR))
+    begun = by_end(placed.join(over, on="pair", how="anti"), "first_ns").group_by("addr").agg(pl.col("first_ns").max())
+    ended = over.select("pair", *PAIR, "last_ns")
+    for end in PAIR:
+        ended = ended.join(begun, left_on=[end], right_on="addr").filter(pl.col("first_ns") > pl.col("last_ns"))
+        ended = ended.drop("first_ns")
+    return left.join(ended, on="pair", how="anti", maintain_order="left")
 
 
 def usual_silences(rhythms: pl.DataFrame, quiet: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:

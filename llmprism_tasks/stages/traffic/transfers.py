@@ -95,9 +95,11 @@ def of_sizes(flows: pl.DataFrame, tolerance: float) -> Sizes:
     starts, ends, sizes = _starts_ends_bytes(flows)
     offsets = nic_pairs.starts_of_pairs(flows)
     pair = flows["pair"].to_numpy()[offsets[:-1]].astype(np.int64)
-    early = fragments.early_fragments(sizes, offsets, tolerance)
-    if early.any():
-        sizes, rows = fragments.joined_sizes(sizes, early), np.flatnonzero(~early)
+    # Layers of shards have many sizes, some of which are the sum of others: only what comes next is surely the rest.
+    rest = fragments.early_fragments(sizes, offsets, tolerance, 1)
+    rows = np.flatnonzero(rest == np.arange(sizes.size))
+    if rows.size < sizes.size:
+        sizes = fragments.joined_sizes(sizes, rest)
         found = size_clusters.collected(sizes[rows], np.searchsorted(rows, offsets), tolerance)
         found = found._replace(places=rows[found.places])
     else:

@@ -35,7 +35,7 @@ def in_lead(pair: Integers, step: Integers, start: Integers, links: pl.DataFrame
     links : `pair`, `job_id`, `src_addr`, `dst_addr` (nodes)
     """
     hops = _hops(links)
-    along = _number_line_nodes(hops)
+    along = number_line_nodes(hops)
     ahead = _typical_leads(pair, step, start, hops)
     for end in ("low", "high"):
         node = along.select(*PIPELINE, "size", **{end: "node", f"{end}_place": "place"})
@@ -88,8 +88,14 @@ def _mean_leads(ways: Integers, offsets: Integers) -> Floats:
     return np.where(greatest > least, typical, 0.0)
 
 
-def _number_line_nodes(hops: pl.DataFrame) -> pl.DataFrame:
-    """Number the nodes of each line from one of its ends: `job_id`, `node`, `pipeline`, `place`, `size`."""
+def number_line_nodes(hops: pl.DataFrame) -> pl.DataFrame:
+    """Number the nodes of each line of three and more from one of its ends: `job_id`, `node`, `pipeline`, `place`,
+    `size`.
+
+    Parameters
+    ----------
+    hops : `job_id`, `low`, `high` (nodes)
+    """
     sides = hops.select("job_id", "low", "high").unique()
     nodes = pair_graph.components(sides.rename(dict(zip(("low", "high"), ENDS, strict=True))))
     numbered = nodes.select("job_id", node="addr", number=pl.int_range(pl.len()))

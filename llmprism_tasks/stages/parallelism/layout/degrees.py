@@ -1,8 +1,10 @@
 """Degrees: from the graph of a job's pairs to its degrees of parallelism.
 
 Pipelines link the gradient groups of neighbouring stages; a group holds the replicas of one place in the model, those
-of `dp` and of `cp`. What is left of the job is tensor parallelism, which stays inside hosts, or inside racks that are
-joined by NVLink: these show as islands, whose hosts exchange nothing over the network.
+of `dp` and of `cp`. Where a pipeline is fed from both ends (DualPipe), each GPU holds a stage counted from either end,
+so the first and the last of a line reduce the same gradients, and a group holds the replicas of two places. What is
+left of the job is tensor parallelism, which stays inside hosts, or inside racks that are joined by NVLink: these show
+as islands, whose hosts exchange nothing over the network.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.stages.parallelism import pair_graph
+from llmprism_tasks.stages.parallelism.layout.chain_order import number_line_nodes
 from llmprism_tasks.stages.parallelism.layout.dp_groups import NIC, Rings, expert_groups, groups_of, nodes, rings
 from llmprism_tasks.stages.parallelism.pair_graph import AGREEING_NICS, ENDS
 from llmprism_tasks.stages.step_division.groups.balance import MAIN_LINK_BYTES
@@ -143,7 +146,7 @@ def degrees(pairs: pl.DataFrame, rings: Rings, peers: pl.DataFrame | None = None
     -------
     `job_id`, `tp`, `pp`, `dp`, `cp`, `ep`, and `agreement`: ratio of the NICs whose groups have those sizes
     """
-    nics, groups = rings.nics, rings.groups
+    nics, groups = rings.nics, _apart_by_places(rings.groups, pairs)
     members = nics.group_by("job_id").agg(endpoints=pl.len()).join(_most_members_per_host(nics), on="job_id")
     known = members.join(pairs.filter(pl.col("kind") != "other").select("job_id").unique(), on="job_id", how="semi")
     links = pipeline_links(pairs, groups)
@@ -179,6 +182,23 @@ def degrees(pairs: pl.DataFrame, rings: Rings, peers: pl.DataFrame | None = None
     )
     alone = table.filter(pl.col("group_nics").is_null(), pl.col("pp_nics").is_not_null()).select("job_id")
     return known_degrees if peers is None else _divide_tp_and_dp(known_degrees, alone, peers)
+
+
+def _apart_by_places(groups: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Part the gradient groups of pipelines that are fed from both ends by the places in their lines."""
+    piped = pairs.filter(pl.col("kind") == "pp")
+    hops = piped.select("job_id", low=pl.min_horizontal(ENDS), high=pl.max_horizontal(ENDS))
+    lines = number_line_nodes(hops).rename({"node": "addr"}).join(groups, on=NIC)
+    line = ["job_id", "pipeline"]
+    mirrored = (pl.col("group") == pl.col("group").reverse().over(line, order_by="place")) & (pl.col("size") % 2 == 0)
+    # Of the group in the middle, too, there are two places alone: one in which all are is no stage.
+    apart = pl.col("group").n_unique().over(line) * 2 == pl.col("size")
+    verdicts = lines.with_columns(both=(mirrored & apart & (pl.len().over(line) == pl.col("size"))).all().over(line))
+    ends = verdicts.filter("both").with_columns(half=pl.col("place") * 2 >= pl.col("size"))
+    parted = groups.join(ends.select(*NIC, "half"), on=NIC, how="left")
+    return parted.with_columns(
+        group=pl.struct("group", pl.col("half").fill_null(value=False)).rank("dense").cast(pl.Int64)
+    ).drop("half")
 
 
 def _divide_tp_and_dp(laid: pl.DataFrame, alone: pl.DataFrame, peers: pl.DataFrame) -> pl.DataFrame:

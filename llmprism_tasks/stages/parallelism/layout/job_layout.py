@@ -141,10 +141,11 @@ def one_ring_or_several() -> pl.Expr:
     Where hosts have several NICs and only gradients cross the network, a ring for each place in the hosts (tensor
     parallelism) and one ring through all GPUs with a channel at each NIC (NCCL_CROSS_NIC=0, NCCL user guide) look the
     same. So do, for experts, groups on a rail each and one group through all GPUs whose tokens leave their host on the
-    receiver's rail (NCCL's PXN, DeepEP). Nobody knows which of the two is more usual on a platform.
+    receiver's rail (NCCL's PXN, DeepEP). Nobody knows which of the two is more usual on a platform. Where there are
+    stages or blocks of context, who is in lock-step tells, but not beside experts: in every layer all wait for them.
     """
-    others = pl.max_horizontal(pl.col("pp", "cp").fill_null(1))
-    left: pl.Expr = pl.when((pl.col("tp") > 1) & (others == 1)).then(EVEN_ODDS).otherwise(1.0)
+    untold = (pl.max_horizontal(pl.col("pp", "cp").fill_null(1)) == 1) | (pl.col("ep").fill_null(1) > 1)
+    left: pl.Expr = pl.when((pl.col("tp") > 1) & untold).then(EVEN_ODDS).otherwise(1.0)
     return left
 
 

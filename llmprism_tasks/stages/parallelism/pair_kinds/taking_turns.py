@@ -83,6 +83,29 @@ def turns(
     return both.join(told, on="link").select("pair", "turns")
 
 
+def in_the_middle(pairs: pl.DataFrame, settings: Settings) -> pl.Series:
+    """Return the pairs both whose ends send as much to another NIC, in messages of the same size, and take turns there.
+
+    A pipeline that is fed from both ends (DualPipe) has one such link: in its middle the micro-batches of both ends
+    arrive, and leave, at the same time.
+
+    Parameters
+    ----------
+    pairs : `pair`, `job_id`, `src_addr`, `dst_addr`, `bytes_per_step`, `common_size`, `pipeline` (ratio of its steps)
+    """
+    turning = pairs.filter(pl.col("pipeline") >= MAJORITY)
+    found = pairs.drop_nulls("common_size")
+    for end, other in (nic_pairs.PAIR, nic_pairs.PAIR[::-1]):
+        beside = turning.select("job_id", end, beside=other, size="common_size", sent="bytes_per_step")
+        alike = found.join(beside, on=["job_id", end]).filter(
+            pl.col("beside") != pl.col(other),
+            same_size("common_size", "size", settings.rhythm.same_size),
+            log_ratio("bytes_per_step", "sent") <= SAME_ROLE,
+        )
+        found = found.join(alike, on="pair", how="semi")
+    return found["pair"]
+
+
 def _exclusive_links(links: pl.DataFrame) -> pl.DataFrame:
     """Keep the links that go both ways and whose ends exchange about as much with nobody else."""
     both = links.filter(pl.col("back").is_in(links["pair"].implode()))

@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS
-from llmprism_tasks.numerics import asof, ragged
-from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
+from llmprism_tasks.numerics import asof, grouped_sort, ragged
+from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups import balance
 from llmprism_tasks.stages.step_division.groups.group_cut import (
@@ -159,7 +159,13 @@ def _groups_in_line(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFra
 
 
 def recut_at_step_ends(
-    flows: pl.DataFrame, pairs: pl.DataFrame, steps: pl.DataFrame, alone: pl.Series, settings: RhythmSettings
+    flows: pl.DataFrame,
+    pairs: pl.DataFrame,
+    steps: pl.DataFrame,
+    alone: pl.Series,
+    settings: RhythmSettings,
+    *,
+    reducing: Flags | None = None,
 ) -> Found:
     """Cut groups where their steps end, whoever found the steps (`step_ends`).
 
@@ -169,6 +175,7 @@ def recut_at_step_ends(
         whether a pair synchronises gradients and is silent between its steps, beside pairs that are not
     steps : `group`, `end_ns`, ascending in each group: when the steps ended that were found
     alone : groups that send hardly anything but what ends their steps, which may be sharded parameters
+    reducing : shape (flows,), which are gradients among tokens: of groups without pairs that pause, these alone tell
 
     Returns
     -------
@@ -189,6 +196,7 @@ def recut_at_step_ends(
             *(times, offsets, group, ends.get(name, np.zeros(0, np.int64)), settings),
             by_passes=name in sharded,
             pausing=pausing,
+            reducing=reducing,
         )
         for group, name in zip(groups, names, strict=True)
     ]
@@ -339,13 +347,18 @@ def _recut_group(
     *,
     by_passes: bool,
     pausing: Integers,
+    reducing: Flags | None,
 ) -> Found | None:
     """Return the steps of one group, given when they ended as somebody found them, and the pairs of gradients that
-    pause beside pairs that do not: what these send tells more than the passes."""
+    pause beside pairs that do not, or which records are gradients: what these send tells more than the passes."""
     pauses, gradients = np.isin(group.pairs["pair"].to_numpy(), pausing), None
     if pauses.any():
-        senders = np.unique(group.sender[pauses], return_inverse=True)[1]
-        gradients = samples(times, offsets, group.place[pauses], senders)[-1].traffic
+        gradients = _all_traffic_of(times, offsets, group, pauses)
+    elif reducing is not None and reducing[grouped_sort.spread(offsets, group.place)[0]].any():
+        kept = np.append(0, np.cumsum(reducing))[offsets]
+        sends = np.diff(kept)[group.place] > 0
+        begins, ends_of, sizes = (one[reducing] for one in times)
+        gradients = _all_traffic_of((begins, ends_of, sizes), kept, group, sends)
     sample, steps = likeliest(
         samples(times, offsets, group.place, group.sender),
         lambda traffic: repeated_at(
@@ -358,6 +371,12 @@ def _recut_group(
     if cut is None:
         return None
     return _end_early_for_busy_pairs(_steps_with_participants(cut, group, sample), times, offsets, group, sample, steps)
+
+
+def _all_traffic_of(times: Times, offsets: Integers, group: _Group, pairs: Flags) -> Traffic:
+    """Return the traffic of some of the group's pairs, shape (pairs of the group,), be there pauses in it or not."""
+    senders = np.unique(group.sender[pairs], return_inverse=True)[1]
+    return samples(times, offsets, group.place[pairs], senders)[-1].traffic
 
 
 def _end_early_for_busy_pairs(

@@ -8,13 +8,14 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics import ragged
-from llmprism_tasks.numerics.robust import MAJORITY, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Flags, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.group_steps import merge_steps, recut_at_step_ends
 from llmprism_tasks.stages.step_division.groups.rhythm_rows import SILENT_PERIODS, same_period
-from llmprism_tasks.stages.step_division.groups.templates.levels import EXPLAINED_BYTES
+from llmprism_tasks.stages.step_division.groups.templates.levels import EXPLAINED_BYTES, NEARLY_ALL
 from llmprism_tasks.stages.step_division.joint.cycles import with_whole_steps
 from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps, Streams, jointly_cut_streams, number_steps
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 from llmprism_tasks.stages.step_division.periodicity import AT_TURNS, PAIR, WHOLE_PAIR
 from llmprism_tasks.stages.step_division.segmentation import STREAM_COLUMNS
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -70,7 +71,10 @@ def _recut_streams(joint: JointSteps, ending: pl.DataFrame, settings: RhythmSett
     ends = joint.step_end_times(np.searchsorted(pairs, whole["pair"].to_numpy()), numbers)
     names = whole["group"].gather(ragged.bounds(numbers)[:-1])
     steps = ends.with_columns(group=names.gather(ends["group"]))
-    anew = recut_at_step_ends(joint.flows, whole, steps, alone, settings)
+    tokens = nic_pairs.as_coded(ending.filter(pl.col("kind") == "ep").select(PAIR), whole)
+    exchanging = whole.join(tokens, on=PAIR, how="semi").select("pair", "group")
+    reducing = _gradients_among_tokens(joint.flows, exchanging, steps)
+    anew = recut_at_step_ends(joint.flows, whole, steps, alone, settings, reducing=reducing)
     others = streams.together.streams.join(anew.streams, on="group", how="anti")
     found = streams.found.join(anew.streams, on="group", how="semi", maintain_order="left")
     shared = jointly_cut_streams(nic_pairs.as_coded(found, joint.flows), anew).select(streams.in_step.columns)
@@ -85,6 +89,36 @@ def _gradients_between_tokens(streams: Streams, ending: pl.DataFrame) -> pl.Data
     sized = streams.in_step.filter((pl.col("size_class") >= 0).all().over("group"))
     shared = sized.with_columns(nic_pairs.named(sized.select(PAIR)))
     return shared.join(ending.filter(pl.col("kind") == "ep"), on=PAIR, how="semi").select("group").unique()
+
+
+def _gradients_among_tokens(flows: pl.DataFrame, exchanging: pl.DataFrame, steps: pl.DataFrame) -> Flags:
+    """Return which flows of pairs that exchange tokens are gradients: shape (flows,). Sizes of tokens never repeat; of
+    theirs as many come in nearly each step.
+
+    Parameters
+    ----------
+    exchanging : `pair`, `group`
+    steps : `group`, `step`, `end_ns`, when the steps end that were found
+    """
+    found = np.zeros(flows.height, np.bool_)
+    if exchanging.is_empty():
+        return found
+    ends = steps.select("group", "step", flow_start_ns="end_ns").sort("flow_start_ns")
+    sent = (
+        flows.select("pair", "flow_start_ns", "bytes")
+        .with_row_index("row")
+        .join(exchanging, on="pair")
+        .sort("flow_start_ns")
+        .join_asof(ends, on="flow_start_ns", by="group", check_sortedness=False)
+    )
+    size = ["pair", "bytes"]
+    several = pl.col("step").filter(pl.col("step") < pl.col("step").max()).n_unique().over("pair")
+    each = sent.with_columns(steps=several).group_by(*size, "step").agg(pl.len(), pl.col("steps").first())
+    usual = pl.col("len") == pl.col("len").mode().min().over(size)
+    again = each.group_by(size).agg(ratio=usual.sum() / pl.col("steps").first(), steps=pl.col("steps").first())
+    repeated = again.filter(pl.col("ratio") >= NEARLY_ALL, pl.col("steps") > FEW_BURSTS)
+    found[sent.join(repeated, on=size, how="semi")["row"].to_numpy()] = True
+    return found
 
 
 def _pausing_gradients(

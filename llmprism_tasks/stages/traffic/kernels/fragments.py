@@ -1,28 +1,32 @@
-"""Early fragments: transfers that together with the next one have the size of a whole transfer of the same series.
+"""Early fragments: transfers that together with a later one have the size of a whole transfer of the same series.
 
-A rank that comes early to a collective fills the buffers of its connection (NCCL_BUFFSIZE, 4 MiB a channel), stalls
-until the last rank comes, and leaves a record of its own.
+A rank that comes early to a collective, or sends before the receiver is ready, fills the buffers of its connection
+(NCCL_BUFFSIZE, 4 MiB a channel), stalls until the last rank comes, and leaves a record of its own.
 """
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from llmprism_tasks.numerics.asof import lower_bound
 from llmprism_tasks.numerics.encoding import distinct
-from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
+from llmprism_tasks.numerics.jit import FLOAT64, INT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 
 EARLY_PART = 0.5
-"""Ratio of the next transfer's bytes below which one may be the part that was sent early: buffers hold a fraction of
+"""Ratio of the rest's bytes below which one may be the part that was sent early: buffers hold a fraction of
 what a collective moves. Two equal halves are two tensors."""
 
 
-def joined_sizes(sizes: Integers, begins: npt.NDArray[np.bool_]) -> Integers:
-    """Return the bytes of each transfer with those of the one before, where that begins it."""
-    whole = sizes.copy()
-    whole[1:] += sizes[:-1] * begins[:-1]
+def joined_sizes(sizes: Integers, rest: Integers) -> Integers:
+    """Return the bytes of each transfer with those of the early ones that it is the rest of.
+
+    Parameters
+    ----------
+    rest : as `early_fragments` returns
+    """
+    whole = np.zeros_like(sizes)
+    np.add.at(whole, rest, sizes)
     return whole
 
 
@@ -45,21 +49,24 @@ def _has_size(ordered: Floats, count: int, size: float, tolerance: float) -> boo
     return bool(at < count and ordered[at] <= size * (1 + tolerance))
 
 
-@kernel(INT64S, INT64S, FLOAT64)
-def early_fragments(sizes: Integers, offsets: Integers, tolerance: float) -> npt.NDArray[np.bool_]:
-    """Mark the transfers that make, together with the next, one that their series also has whole.
+@kernel(INT64S, INT64S, FLOAT64, INT64)
+def early_fragments(sizes: Integers, offsets: Integers, tolerance: float, connections: int) -> Integers:
+    """Return the place of the rest of each transfer that was sent early: both make one that their series also has
+    whole. Of all others it is their own place.
 
     A buffer has the same size every time, and what is smaller goes in one piece: so only the smallest size that is met
-    twice may be what one held.
+    twice may be what one held. Over one connection the rest comes next; another one may send while one waits.
 
     Parameters
     ----------
     sizes : bytes, transfers of all series one after another, each series in order of its starts
     offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
-    tolerance : ratio by which sizes of one tensor may differ; what is smaller beside the next changes nothing
+    tolerance : ratio by which sizes of one tensor may differ; what is smaller beside the rest changes nothing
+    connections : of two NICs, which may wait for their receivers at a time
     """
-    begins = np.zeros(sizes.size, np.bool_)
+    rest = np.arange(sizes.size)
     numbers, different = np.empty(sizes.size, np.int64), np.empty(sizes.size)
+    waiting = np.empty(connections, np.int64)
     for series in range(offsets.size - 1):
         low, high = offsets[series], offsets[series + 1]
         if high - low < 2:
@@ -72,8 +79,19 @@ def early_fragments(sizes: Integers, offsets: Integers, tolerance: float) -> npt
         mine = numbers[: high - low]
         count = distinct(sizes[low:high], mine, different)
         early = _smallest_repeated_size(mine, different, count)
-        for i in range(low, high - 1):
-            whole = float(sizes[i] + sizes[i + 1])
-            if sizes[i] == early and tolerance * whole < early < EARLY_PART * sizes[i + 1]:
-                begins[i] = _has_size(different, count, whole, tolerance / 2)
-    return begins
+        waiting[:] = -1
+        for i in range(low, high):
+            whole = early + sizes[i]
+            if sizes[i] == early:
+                waiting[1:] = waiting[:-1].copy()
+                waiting[0] = i
+            elif (
+                waiting[0] >= (0 if connections > 1 else i - 1)
+                and waiting[0] >= 0
+                and tolerance * whole < early < EARLY_PART * sizes[i]
+                and _has_size(different, count, whole, tolerance / 2)
+            ):
+                rest[waiting[0]] = i
+                waiting[:-1] = waiting[1:].copy()
+                waiting[-1] = -1
+    return rest

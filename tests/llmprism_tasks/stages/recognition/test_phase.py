@@ -300,6 +300,15 @@ def test_a_replaced_host_leaves_its_job_in_the_same_window() -> None:
     assert recognised(hosts, before, after, values=patient)[1] == [{"a0", "b0", "c0", "d0"}]
 
 
+def test_hosts_of_a_job_that_ended_are_in_the_jobs_that_they_began_since() -> None:
+    """Two jobs on two hosts each of one whose last steps are in the same window: nothing joins these any more."""
+    hosts = cluster(4, 1)
+    before = ring(rail(hosts, 0), every(500, count=16))
+    one = ring(["a0", "b0"], every(1100, count=30, start=20_000))
+    other = ring(["c0", "d0"], every(700, count=50, start=22_000))
+    assert recognised(hosts, before, one, other)[1] == [{"a0", "b0"}, {"c0", "d0"}]
+
+
 def test_a_message_of_chatter_after_a_job_s_end_takes_no_member_away() -> None:
     """A pair of its NICs seems to go on, and the others to have left it."""
     hosts = cluster(4, 1)

@@ -80,6 +80,18 @@ def test_pipelines_alone() -> None:
     assert found([pair for g in range(2) for pair in line([of[g] for of in nics])], hosts) == (2, 4, 1)
 
 
+def test_a_pipeline_fed_from_both_ends_has_each_gradient_at_two_places() -> None:
+    """DualPipe: the first and the last GPU of a line hold the same two stages, counted from either end."""
+    hosts, nics = cluster(8, 2)
+    lines = [pair for g in range(2) for first in (0, 1) for pair in line([nics[h][g] for h in range(first, 8, 2)])]
+    rings_ = [
+        pair for g in range(2) for hosts_ in ((0, 1, 7, 6), (2, 3, 5, 4)) for pair in ring([nics[h][g] for h in hosts_])
+    ]
+    assert found([*lines, *rings_], hosts) == (2, 4, 2)
+    all_in_one = [pair for g in range(2) for pair in ring([nics[h][g] for h in range(8)])]
+    assert found([*lines, *all_in_one], hosts) == (None, None, None)
+
+
 def test_a_ring_through_a_host_with_two_replicas() -> None:
     """TP 2 on hosts of four: each ring enters a host at one rail and leaves it at another, unseen between."""
     hosts, nics = cluster(2, 4)

@@ -44,6 +44,7 @@ def of(
         ({"tp": 2, "dp": 8}, EVEN_ODDS),
         ({"tp": 2, "dp": 4, "pp": 2}, 1.0),
         ({"tp": 2, "dp": 4, "ep": 2}, EVEN_ODDS),
+        ({"tp": 2, "pp": 2, "dp": 2, "ep": 2}, EVEN_ODDS),
         ({"tp": 2, "dp": 4, "ep": 2, "crosses_rails": True}, 1.0),
         ({"tp": 2, "dp": 4, "cp": 2}, 1.0),
         ({"tp": 2, "dp": 4, "pp": 2, "cp": None}, HIDDEN_CONTEXT),

@@ -127,3 +127,21 @@ def test_one_burst_of_the_step_is_no_pipeline(apart: float, told: bool) -> None:
 
 def test_one_message_each_way_may_be_a_rank_that_is_late() -> None:
     assert turns(sent("ab", [(100, 600, MESSAGE)]), sent("ba", [(200, 700, MESSAGE)])) == {}
+
+
+def middle(*pairs: tuple[str, float, int]) -> set[str]:
+    """Return the pairs (name, how often they take turns, message in bytes) that are in the middle."""
+    rows = [("j", pair[0], pair[1], pipeline, 10.0 * size, float(size)) for pair, pipeline, size in pairs]
+    columns = ["job_id", *periodicity.PAIR, "pipeline", "bytes_per_step", "common_size"]
+    table = pl.DataFrame(rows, schema=columns, orient="row").with_row_index("pair")
+    found = taking_turns.in_the_middle(table, settings("parallelism"))
+    named = table.filter(pl.col("pair").is_in(found.implode()))
+    return set(named.select(pl.concat_str(periodicity.PAIR)).to_series())
+
+
+def test_where_a_pipeline_fed_from_both_ends_meets_its_stages_take_turns_with_their_other_neighbours() -> None:
+    ends = [(pair, 1.0, MB) for pair in ("ab", "ba", "cd", "dc")]
+    assert {"bc", "cb"} <= middle(*ends, ("bc", 0.0, MB), ("cb", 0.0, MB))
+    assert not {"bc", "cb"} & middle(*ends, ("bc", 0.0, 2 * MB), ("cb", 0.0, 2 * MB))
+    assert not {"bc", "cb"} & middle(*ends[:2], ("bc", 0.0, MB), ("cb", 0.0, MB))
+    assert not {"bc", "cb"} & middle(*((pair, 0.0, size) for pair, _, size in ends), ("bc", 0.0, MB), ("cb", 0.0, MB))

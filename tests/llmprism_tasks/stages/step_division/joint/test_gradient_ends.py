@@ -102,9 +102,9 @@ def test_passes_tell_the_end_only_of_jobs_that_send_nothing_else(
     pairs = table.select("src_addr", "dst_addr").unique().filter(~pl.concat_str(pl.all()).is_in(links))
     groups: list[str] = []
 
-    def recut(*args: Any) -> Found:
+    def recut(*args: Any, **others: Any) -> Found:
         groups.extend(args[1]["group"].unique())
-        return recut_at_step_ends(*args)
+        return recut_at_step_ends(*args, **others)
 
     monkeypatch.setattr(gradient_ends, "recut_at_step_ends", recut)
     gradient_ends.steps_ended_by(joint, pairs.with_columns(kind=pl.lit("dp")), DEFAULT)
@@ -116,3 +116,32 @@ def test_what_is_sent_beside_gradients_of_one_size_ends_no_step(seed: int) -> No
     """The longest silence, and the latest bytes, are those of tokens."""
     _, own = ended_ms(tokens(seed), "ep")
     assert own == [step + 970 for step in STEPS]
+
+
+def layers(gradients: Sequence[int], *, share: bool = True) -> list[Row]:
+    """Return steps that end after 945 ms: each NIC sends 30 MB of tokens every 40 ms in the forward pass, every 80 in
+    the backward pass, and gradients of one size after three of its layers, over pairs that carry tokens, too."""
+    draw = np.random.default_rng(5)
+    nics, rows = "abcd", list[Row]()
+    for step in STEPS:
+        for at in (*range(40, 360, 40), *range(370, 960, 80)):
+            for src in nics:
+                parts = draw.dirichlet([40] * 3) * 30 * MB
+                rows += [
+                    (step + at, step + at + 4, src, dst, int(size))
+                    for dst, size in zip(nics.replace(src, ""), parts, strict=True)
+                ]
+        for at, size in zip((535, 735, 935), gradients, strict=True):
+            sizes = [size] * 4 if share else draw.uniform(0.9, 1.1, 4) * size
+            hops = ("ab", "bc", "cd", "da")
+            rows += [(step + at, step + at + 10, *hop, int(moved)) for hop, moved in zip(hops, sizes, strict=True)]
+    return rows
+
+
+def test_gradients_among_tokens_end_the_step_they_are_last_in() -> None:
+    """Both passes send as many tokens, so that those of a step come latest after a part of the backward pass: they say
+    nothing of the end. Nor does what has another size in each step."""
+    _, own = ended_ms(layers([9 * MB, 7 * MB, 7 * MB]), "ep")
+    assert own == pytest.approx([step + 945 for step in STEPS])
+    _, unlike = ended_ms(layers([9 * MB, 7 * MB, 7 * MB], share=False), "ep")
+    assert unlike != own

@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 from llmprism_tasks.stages.traffic.kernels.fragments import early_fragments, joined_sizes
 
 
-def marked(*series: list[int], tolerance: float = 0.02) -> list[list[int]]:
-    """Return the places of the transfers that begin the next."""
+def marked(*series: list[int], tolerance: float = 0.02, connections: int = 2) -> list[list[int]]:
+    """Return the places of the transfers that begin another."""
     offsets = np.cumsum([0, *map(len, series)]).astype(np.int64)
-    found = early_fragments(np.array([size for one in series for size in one], dtype=np.int64), offsets, tolerance)
-    return [np.flatnonzero(found[low:high]).tolist() for low, high in pairwise(offsets.tolist())]
+    found = early_fragments(
+        np.array([size for one in series for size in one], dtype=np.int64), offsets, tolerance, connections
+    )
+    early = found != np.arange(found.size)
+    return [np.flatnonzero(early[low:high]).tolist() for low, high in pairwise(offsets.tolist())]
 
 
 def test_nothing_has_no_pieces() -> None:
@@ -61,10 +64,21 @@ def test_the_whole_has_the_size_of_both(whole: int, places: list[int]) -> None:
 
 
 @given(st.lists(st.integers(1, 20), max_size=40))
-def test_no_piece_begins_with_a_piece(sizes: list[int]) -> None:
-    (found,) = marked(sizes)
-    assert all(later - sooner > 1 for sooner, later in pairwise(found))
+def test_no_piece_is_the_rest_of_two(sizes: list[int]) -> None:
+    rest = early_fragments(np.array(sizes, dtype=np.int64), np.array([0, len(sizes)]), 0.02, 2)
+    assert all(np.bincount(rest, minlength=1) <= 2)
 
 
-def test_what_begins_the_next_is_joined_to_it() -> None:
-    assert joined_sizes(np.array([4, 44, 48]), np.array([True, False, False])).tolist() == [4, 48, 48]
+def test_another_connection_sends_while_one_waits() -> None:
+    """Of both halves of the micro-batches of a pipeline that is fed from both ends."""
+    assert marked([4, 48, 44]) == [[]]
+    assert marked([4, 48, 44, 4, 4, 44, 44]) == [[0, 3, 4]]
+    assert marked([4, 48, 44, 4, 4, 44, 44], connections=1) == [[4]]
+
+
+def test_no_more_wait_than_connections() -> None:
+    assert marked([4, 4, 4, 44, 44, 44, 48]) == [[1, 2]]
+
+
+def test_what_begins_another_is_joined_to_it() -> None:
+    assert joined_sizes(np.array([4, 48, 44]), np.array([2, 1, 2])).tolist() == [0, 48, 48]
