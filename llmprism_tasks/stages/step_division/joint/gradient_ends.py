@@ -72,7 +72,7 @@ def _recut_streams(joint: JointSteps, ending: pl.DataFrame, settings: RhythmSett
     names = whole["group"].gather(ragged.bounds(numbers)[:-1])
     steps = ends.with_columns(group=names.gather(ends["group"]))
     tokens = nic_pairs.as_coded(ending.filter(pl.col("kind") == "ep").select(PAIR), whole)
-    exchanging = whole.join(tokens, on=PAIR, how="semi").select("pair", "group")
+    exchanging = whole.join(tokens, on=PAIR, how="semi").select("pair", "group", *PAIR)
     reducing = _gradients_among_tokens(joint.flows, exchanging, steps)
     anew = recut_at_step_ends(joint.flows, whole, steps, alone, settings, reducing=reducing)
     others = streams.together.streams.join(anew.streams, on="group", how="anti")
@@ -93,21 +93,23 @@ def _gradients_between_tokens(streams: Streams, ending: pl.DataFrame) -> pl.Data
 
 def _gradients_among_tokens(flows: pl.DataFrame, exchanging: pl.DataFrame, steps: pl.DataFrame) -> Flags:
     """Return which flows of pairs that exchange tokens are gradients: shape (flows,). Sizes of tokens never repeat; of
-    theirs as many come in nearly each step.
+    theirs as many come in nearly each step. All NICs reduce them: where only some show any, the collector joined the
+    others with tokens, and what is left says nothing of when the last come. Where steps end soon after the
+    last of them already, they tell nothing new.
 
     Parameters
     ----------
-    exchanging : `pair`, `group`
+    exchanging : `pair`, `group`, `src_addr`, `dst_addr`
     steps : `group`, `step`, `end_ns`, when the steps end that were found
     """
     found = np.zeros(flows.height, np.bool_)
     if exchanging.is_empty():
         return found
-    ends = steps.select("group", "step", flow_start_ns="end_ns").sort("flow_start_ns")
+    ends = steps.select("group", "step", "end_ns", flow_start_ns="end_ns").sort("flow_start_ns")
     sent = (
         flows.select("pair", "flow_start_ns", "bytes")
         .with_row_index("row")
-        .join(exchanging, on="pair")
+        .join(exchanging.select("pair", "group"), on="pair")
         .sort("flow_start_ns")
         .join_asof(ends, on="flow_start_ns", by="group", check_sortedness=False)
     )
@@ -117,8 +119,30 @@ def _gradients_among_tokens(flows: pl.DataFrame, exchanging: pl.DataFrame, steps
     usual = pl.col("len") == pl.col("len").mode().min().over(size)
     again = each.group_by(size).agg(ratio=usual.sum() / pl.col("steps").first(), steps=pl.col("steps").first())
     repeated = again.filter(pl.col("ratio") >= NEARLY_ALL, pl.col("steps") > FEW_BURSTS)
-    found[sent.join(repeated, on=size, how="semi")["row"].to_numpy()] = True
+    told = exchanging.with_columns(told=pl.col("pair").is_in(repeated["pair"].implode()))
+    everywhere = [pl.col(end).filter("told").n_unique() == pl.col(end).n_unique() for end in PAIR]
+    groups = told.group_by("group").agg(told=pl.all_horizontal(everywhere)).filter("told")
+    gradients = sent.join(repeated, on=size, how="semi").join(groups, on="group", how="semi")
+    gradients = gradients.join(_ended_between(gradients), on="group", how="anti")
+    found[gradients["row"].to_numpy()] = True
     return found
+
+
+def _ended_between(gradients: pl.DataFrame) -> pl.DataFrame:
+    """Return the groups most of whose steps end in the first half of their longest time without gradients: `group`.
+
+    Parameters
+    ----------
+    gradients : `group`, `step`, `end_ns` (of the step that ended before), `flow_start_ns`, in order of time
+    """
+    step, end_ns, start_ns = (pl.col(name).shift(-1).over("group") for name in ("step", "end_ns", "flow_start_ns"))
+    gap = start_ns - pl.col("flow_start_ns")
+    gaps = gradients.with_columns(at_end=step != pl.col("step"), gap=gap, into=end_ns - pl.col("flow_start_ns"))
+    inside = pl.col("gap").filter(~pl.col("at_end")).max().fill_null(0)
+    last = pl.col("at_end") & (pl.col("into") <= MAJORITY * pl.col("gap"))
+    each = gaps.group_by("group", "step").agg(soon=pl.col("gap").filter(last).max().fill_null(-1) >= inside)
+    most = each.group_by("group").agg(pl.col("soon").mean())
+    return most.filter(pl.col("soon") >= MAJORITY).select("group")
 
 
 def _pausing_gradients(

@@ -118,7 +118,9 @@ def test_what_is_sent_beside_gradients_of_one_size_ends_no_step(seed: int) -> No
     assert own == [step + 970 for step in STEPS]
 
 
-def layers(gradients: Sequence[int], *, share: bool = True) -> list[Row]:
+def layers(
+    gradients: Sequence[int], *, share: bool = True, hops: Sequence[str] = ("ab", "bc", "cd", "da")
+) -> list[Row]:
     """Return steps that end after 945 ms: each NIC sends 30 MB of tokens every 40 ms in the forward pass, every 80 in
     the backward pass, and gradients of one size after three of its layers, over pairs that carry tokens, too."""
     draw = np.random.default_rng(5)
@@ -132,8 +134,7 @@ def layers(gradients: Sequence[int], *, share: bool = True) -> list[Row]:
                     for dst, size in zip(nics.replace(src, ""), parts, strict=True)
                 ]
         for at, size in zip((535, 735, 935), gradients, strict=True):
-            sizes = [size] * 4 if share else draw.uniform(0.9, 1.1, 4) * size
-            hops = ("ab", "bc", "cd", "da")
+            sizes = [size] * len(hops) if share else draw.uniform(0.9, 1.1, len(hops)) * size
             rows += [(step + at, step + at + 10, *hop, int(moved)) for hop, moved in zip(hops, sizes, strict=True)]
     return rows
 
@@ -145,3 +146,21 @@ def test_gradients_among_tokens_end_the_step_they_are_last_in() -> None:
     assert own == pytest.approx([step + 945 for step in STEPS])
     _, unlike = ended_ms(layers([9 * MB, 7 * MB, 7 * MB], share=False), "ep")
     assert unlike != own
+
+
+def test_gradients_of_some_nics_among_tokens_say_nothing() -> None:
+    """A collector joined those of the others with tokens, and the last ones maybe as well."""
+    _, some = ended_ms(layers([9 * MB, 7 * MB, 7 * MB], hops=("ab", "bc", "cd")), "ep")
+    assert some != pytest.approx([step + 945 for step in STEPS])
+
+
+@pytest.mark.parametrize(
+    ("places", "soon"),
+    [((40, 60, 80), True), ((10, 60, 90), False), ((20, 40, 60), False), ((35, 50, 72), True), ((25, 40, 62), False)],
+    ids=["soon after the last", "amid them", "later", "hardly soon", "hardly late"],
+)
+def test_steps_that_end_soon_after_the_last_gradient_end_there(places: Sequence[int], *, soon: bool) -> None:
+    """Of each step, 100 long, gradients are sent at these places."""
+    rows = [("g", step, 100 * step, 100 * step + at) for step in range(8) for at in places]
+    frame = pl.DataFrame(rows, ["group", "step", "end_ns", "flow_start_ns"], orient="row")
+    assert gradient_ends._ended_between(frame)["group"].to_list() == (["g"] if soon else [])
