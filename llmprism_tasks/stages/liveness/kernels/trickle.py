@@ -9,8 +9,37 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import FLOAT64, FLOAT64S, INT64, INT64S, kernel
+from llmprism_tasks.numerics.jit import FLOAT64, FLOAT64S, INT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import MAJORITY, Flags, Floats, Integers
+
+
+@subroutine
+def _begins_bursts(size: int, begun: Integers, same: float, recurs: int) -> bool:
+    """Say whether most bursts of a series, which began with such sizes, began with one of this size."""
+    alike = (np.abs(begun - size) <= same * size).sum()
+    return bool(alike >= recurs and alike > MAJORITY * begun.size)
+
+
+@subroutine
+def _mark_after_last_burst(
+    marked: Flags,
+    starts: Integers,
+    ends: Integers,
+    sizes: Integers,
+    begun: Integers,
+    pause: int,
+    same: float,
+    recurs: int,
+) -> None:
+    """Mark what follows the last burst of a series, too, if its like came before it and comes after it."""
+    for i in range(sizes.size - 1, 0, -1):
+        if marked[i]:
+            continue
+        alike = np.abs(sizes - sizes[i]) <= same * sizes[i]
+        among = min(alike[:i].sum(), alike[i + 1 :].sum()) >= recurs
+        if starts[i] - ends[i - 1] <= pause or not among or _begins_bursts(sizes[i], begun, same, recurs):
+            return
+        marked[i] = True
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, FLOAT64S, INT64, INT64, INT64, FLOAT64, FLOAT64, INT64)
@@ -58,8 +87,7 @@ def trickles(
             begins = starts[i] - last > pause
             over = begins and after < least[series] and sizes[i] < small
             if over:
-                alike = (np.abs(begun[:bursts] - sizes[i]) <= same * sizes[i]).sum()
-                over = alike < recurs or alike <= MAJORITY * bursts
+                over = not _begins_bursts(sizes[i], begun[:bursts], same, recurs)
             elif begins and after >= least[series] and i + 1 < offsets[series + 1] and starts[i + 1] - ends[i] <= pause:
                 begun[bursts] = sizes[i]
                 bursts += 1
@@ -72,15 +100,6 @@ def trickles(
             marked[i] = over
             before, after = before + sizes[i], after - sizes[i]
             last = max(last, ends[i])
-        i = offsets[series + 1] - 1
-        while i > offsets[series] and (marked[i] or starts[i] - ends[i - 1] > pause):
-            if not marked[i]:
-                alike = np.abs(sizes[offsets[series] : offsets[series + 1]] - sizes[i]) <= same * sizes[i]
-                place = i - offsets[series]
-                starters = (np.abs(begun[:bursts] - sizes[i]) <= same * sizes[i]).sum()
-                apart = starters < recurs or starters <= MAJORITY * bursts
-                marked[i] = apart and min(alike[:place].sum(), alike[place + 1 :].sum()) >= recurs
-                if not marked[i]:
-                    break
-            i -= 1
+        mine = slice(offsets[series], offsets[series + 1])
+        _mark_after_last_burst(marked[mine], starts[mine], ends[mine], sizes[mine], begun[:bursts], pause, same, recurs)
     return marked

@@ -319,7 +319,9 @@ def _choose_clear_template(fitted: list[Steps], fitting: Fitting, signs: Signs) 
         and not leaves_out(one, fitted, fitting.traffic)
     ]
     clear = next((one for one in known if one.clarity >= CLEAR_SIGMAS and one.explained > more), None)
-    paused = _steps_between_pauses(clear, tried, fitting, signs.turn_ns) if clear and signs.by_pauses else None
+    paused = None
+    if clear is not None and signs.by_pauses:
+        paused = _steps_between_pauses(clear, tried, fitting, signs.turn_ns)
     if paused is not None:
         return paused
     buckets = _steps_of_buckets(clear, known, fitting) if clear is not None and signs.by_passes else None
