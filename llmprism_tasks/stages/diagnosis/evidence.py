@@ -250,8 +250,7 @@ def _retries_of_members(
 ) -> pl.DataFrame:
     """Return what members of one job tried in vain to send each other, in the window or the one before."""
     since_ns = window.start_ns - window.length_ns
-    ports = traffic.table.select(retries.PORTS)
-    tries = retries.retried(traffic.flows.filter(pl.col("flow_start_ns") >= since_ns), most_chance, ports)
+    tries = retries.retried(traffic.flows.filter(pl.col("flow_start_ns") >= since_ns), most_chance, traffic.ports)
     members = job_members.select("job_id", "addr")
     for end in nic_pairs.PAIR:
         tries = tries.join(members.rename({"addr": end}), on=["job_id", end] if "job_id" in tries.columns else end)

@@ -9,7 +9,7 @@ import polars as pl
 
 from llmprism_tasks.settings import TrafficSettings
 from llmprism_tasks.stages.traffic import nic_pairs
-from llmprism_tasks.stages.traffic.transport import beside_rdma
+from llmprism_tasks.stages.traffic.transport import PORTS, acknowledgements, beside_rdma
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,13 +35,20 @@ class TrafficIndex:
         return cls(table, *nic_pairs.numbered(table), settings)
 
     @cached_property
+    def ports(self) -> pl.DataFrame | None:
+        """Return the ports of each row of the table; None if it lacks them."""
+        return self.table.select(PORTS) if set(PORTS) <= set(self.table.columns) else None
+
+    @cached_property
     def bulk(self) -> pl.DataFrame:
-        """Return the flows that carry data, as `nic_pairs.bulk` does, but for what goes by TCP beside RDMA."""
+        """Return the flows that carry data, as `nic_pairs.bulk` does, but for acknowledgements and for what goes by TCP
+        beside RDMA."""
+        flows = self.flows.filter(~acknowledgements(self.flows, self.pairs, self.ports))
         protocol = self.table.get_column("protocol", default=None)
         if protocol is None:
-            return nic_pairs.bulk(self.flows, self.settings)
-        other = beside_rdma(self.flows, protocol.gather(self.flows["row"]), control_bytes=self.settings.control_bytes)
-        return nic_pairs.bulk(self.flows.filter(~pl.Series(other)) if other.any() else self.flows, self.settings)
+            return nic_pairs.bulk(flows, self.settings)
+        other = beside_rdma(flows, protocol.gather(flows["row"]), control_bytes=self.settings.control_bytes)
+        return nic_pairs.bulk(flows.filter(~pl.Series(other)) if other.any() else flows, self.settings)
 
     def inside(self, job_members: pl.DataFrame) -> JobTraffic:
         """Return the flows between two members of one job.

@@ -14,6 +14,7 @@ from llmprism_tasks.numerics import binomial
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.nic_pairs import PAIR
 from llmprism_tasks.stages.traffic.opposite import opposite
+from llmprism_tasks.stages.traffic.transport import connections
 
 PACKET_BYTES = 9_216
 """Largest packet, bytes: jumbo frames of Ethernet, rounded up as switches have them."""
@@ -27,12 +28,6 @@ DOUBLED_WAITS = (1.8, 2.2)
 SHORTEST_NS = 200_000_000
 """Shortest wait before a retry, ns: TCP waits for 200 ms, and messages of a GPU follow each other as quickly by
 themselves. Before that, a packet may be sent again once to probe (RFC 8985), after a time that is not doubled."""
-
-PORTS = ["src_port", "dst_port"]
-"""Of a connection. What is sent again is sent over one; others of the pair send what they like meanwhile."""
-
-PORT_BITS = 16
-"""Bits of a port's number."""
 
 RETRIES_SCHEMA = {"src_addr": pl.String, "dst_addr": pl.String, "since_ns": pl.Int64, "until_ns": pl.Int64}
 
@@ -48,9 +43,11 @@ def retried(flows: pl.DataFrame, most_chance: float, ports: pl.DataFrame | None 
     ----------
     flows : as `nic_pairs.numbered` returns, all flows of some time
     most_chance : chance at which waits of other packets to a receiver may be taken for tries
-    ports : `src_port` and `dst_port` of each `row` of the flows table; None if they are not known
+    ports : as in `transport.connections`
     """
-    suspect = _by_connection(flows.filter((pl.col("bytes") <= PACKET_BYTES).any().over("pair")), ports)
+    suspect = flows.filter((pl.col("bytes") <= PACKET_BYTES).any().over("pair"))
+    # What is sent again is sent over one connection; others of the pair send what they like meanwhile.
+    suspect = suspect.with_columns(connections(suspect, ports)).sort("connection", maintain_order=True)
     begin, size, before = pl.col("flow_start_ns"), pl.col("bytes"), pl.col("bytes").shift()
     alone = pl.col("connection") == pl.col("connection").shift(LEAST_TRIES - 1)
     waits = (
@@ -78,14 +75,6 @@ def retried(flows: pl.DataFrame, most_chance: float, ports: pl.DataFrame | None 
         pl.col("back_flow_start_ns") < pl.col("until_ns"), pl.col("back_flow_end_ns") > pl.col("since_ns")
     )
     return vain.join(answered, on=list(RETRIES_SCHEMA), how="anti").sort(list(RETRIES_SCHEMA))
-
-
-def _by_connection(flows: pl.DataFrame, ports: pl.DataFrame | None) -> pl.DataFrame:
-    """Return flows connection by connection, in the order of time, with the number of the `connection`."""
-    number = pl.col("pair").cast(pl.Int64)
-    for port in PORTS:
-        number = number * 2**PORT_BITS + (0 if ports is None else pl.lit(ports[port].gather(flows["row"]).fill_null(0)))
-    return flows.with_columns(connection=number).sort("connection", maintain_order=True)
 
 
 def _tried_receivers(waits: pl.DataFrame, most_chance: float) -> pl.DataFrame:
