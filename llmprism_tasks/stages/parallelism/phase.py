@@ -29,7 +29,6 @@ from llmprism_tasks.stages.parallelism.pair_kinds.typical_steps import in_these,
 from llmprism_tasks.stages.step_division import periodicity
 from llmprism_tasks.stages.step_division.division import Division, divide
 from llmprism_tasks.stages.traffic import nic_pairs
-from llmprism_tasks.stages.traffic.both_ways import acknowledging_pairs
 from llmprism_tasks.stages.traffic.index import JobTraffic, TrafficIndex
 
 JOB_PAIR = ["job_id", *periodicity.PAIR]
@@ -191,7 +190,7 @@ def pair_kinds(
         return _with_confidence(nic_pairs.named(bulk.select("pair", *JOB_PAIR).head(0)))
     told, periods = undisturbed(division)
     every = division.pairs
-    flows = _without_acknowledgements(in_these(division.in_steps, told, every), every)
+    flows = in_these(division.in_steps, told, every)
     pairs = with_back(every.join(nic_pairs.pairs_of(flows, []), on="pair", how="semi", maintain_order="left"))
     steps = stream_steps(flows, pairs, periods, settings)
     judged = classifier.votes(steps, settings)
@@ -208,13 +207,6 @@ def pair_kinds(
         job_members,
         settings,
     )
-
-
-def _without_acknowledgements(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return the flows of pairs that do more than acknowledge: acknowledgements come in each step, as gradients do."""
-    sent = pairs.join(flows.group_by("pair").agg(usual=pl.col("bytes").sum()), on="pair", maintain_order="left")
-    acks = sent.join(acknowledging_pairs(sent), on=periodicity.PAIR, how="semi")
-    return flows.join(acks, on="pair", how="anti", maintain_order="left")
 
 
 def _with_turns(

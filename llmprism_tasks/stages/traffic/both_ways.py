@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 
 from llmprism_tasks.numerics.robust import Floats, Integers
-from llmprism_tasks.stages.traffic.clusters import addresses, numbered_ends
-from llmprism_tasks.stages.traffic.nic_pairs import PAIR
 
 IDLE_SHARE_OF_NIC = 0.002
 """Share of what either of its NICs moves both ways up to which a pair moves next to nothing: chatter and
@@ -33,17 +30,3 @@ def both_ways(source: Integers, target: Integers, moved: Integers | Floats) -> F
     nics = np.where(less > 0, less, more)
     of_pairs: Floats = np.maximum(nics[source], nics[target])
     return of_pairs
-
-
-def acknowledging_pairs(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return the pairs that move next to nothing beside what their NICs move: they acknowledge what they receive.
-
-    A transport does so, be its process alive or not. Such a pair is due at no time, and a ring that it answers still
-    goes one way.
-
-    Parameters
-    ----------
-    pairs : `src_addr`, `dst_addr`, `usual` (bytes per step, or in any other time that all pairs have in common)
-    """
-    moved = both_ways(*numbered_ends(pairs, addresses(pairs)), pairs["usual"].to_numpy())
-    return pairs.filter(pl.col("usual") < IDLE_SHARE_OF_NIC * pl.Series(moved)).select(PAIR)

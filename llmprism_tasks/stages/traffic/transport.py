@@ -43,7 +43,8 @@ def connections(flows: pl.DataFrame, ports: pl.DataFrame | None) -> pl.Series:
         ordered = ports.select(pl.min_horizontal(PORTS).alias("low"), pl.max_horizontal(PORTS).alias("high"))
         both = ordered["low"].cast(pl.Int64) * 2**PORT_BITS + ordered["high"]
         number += both.gather(flows["row"]).fill_null(0)
-    return number.alias("connection")
+    connection: pl.Series = number.alias("connection")
+    return connection
 
 
 def acknowledgements(flows: pl.DataFrame, pairs: pl.DataFrame, ports: pl.DataFrame | None) -> pl.Series:

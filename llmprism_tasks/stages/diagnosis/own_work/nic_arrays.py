@@ -12,7 +12,6 @@ from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import Steps, T
 from llmprism_tasks.stages.liveness.foreign import CHATTER_BYTES
 from llmprism_tasks.stages.timeline.placement import NIC
 from llmprism_tasks.stages.traffic import nic_pairs
-from llmprism_tasks.stages.traffic.both_ways import acknowledging_pairs
 from llmprism_tasks.stages.traffic.nic_pairs import PAIR
 
 
@@ -47,17 +46,14 @@ class NicArrays:
 
 
 def without_logs(flows: pl.DataFrame) -> pl.DataFrame:
-    """Leave out what shows nobody's work: acknowledgements, and what NICs send each other beside the messages of a
-    pipeline, such as logs and heartbeats: who receives one has no micro-batch to work on yet, and who sends one has not
-    finished any.
+    """Leave out what shows nobody's work: what NICs send each other beside the messages of a pipeline, such as logs and
+    heartbeats: who receives one has no micro-batch to work on yet, and who sends one has not finished any.
 
     Parameters
     ----------
-    flows : with `src_addr`, `dst_addr`, `kind` and `bytes`
+    flows : with `kind` and `bytes`
     """
-    acks = acknowledging_pairs(flows.group_by(PAIR).agg(usual=pl.col("bytes").sum()))
-    messages = flows.filter((pl.col("kind") != "pp") | (pl.col("bytes") >= CHATTER_BYTES))
-    return messages if acks.is_empty() else messages.join(acks, on=PAIR, how="anti", maintain_order="left")
+    return flows.filter((pl.col("kind") != "pp") | (pl.col("bytes") >= CHATTER_BYTES))
 
 
 def to_nic_arrays(flows: pl.DataFrame, steps: pl.DataFrame) -> NicArrays:

@@ -29,7 +29,6 @@ from llmprism_tasks.stages.liveness.progress.whole_steps import (
 )
 from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.step_division.periodicity import PAIR
-from llmprism_tasks.stages.traffic.both_ways import acknowledging_pairs
 from llmprism_tasks.stages.traffic.clusters import connected_nics
 from llmprism_tasks.stages.traffic.opposite import opposite
 
@@ -102,8 +101,6 @@ def step_progress_at(
     ended_ns = int(job_steps["end_ns"].max())  # type: ignore[arg-type]
     begun = placed.filter(pl.col("step").is_null())
     steps = _flows_of_last_steps(placed, job_steps)
-    acks = acknowledging_pairs(_participating_pairs(steps))
-    begun, steps = (flows.join(acks, on=PAIR, how="anti", maintain_order="left") for flows in (begun, steps))
     aside = pairs_outside_steps(steps, _participating_pairs(steps), division.periodic)
     begun, steps = (flows.filter(~pl.col("pair").is_in(aside.implode())) for flows in (begun, steps))
     pairs = _participating_pairs(steps)

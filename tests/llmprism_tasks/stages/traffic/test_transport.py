@@ -1,4 +1,4 @@
-"""What goes by TCP beside RDMA is no training; who has no RDMA trains by TCP."""
+"""What goes by TCP beside RDMA is no training, nor what acknowledges; who has no RDMA trains by TCP."""
 
 from __future__ import annotations
 
@@ -48,3 +48,35 @@ def test_all_data_count_where_a_collector_does_not_know_the_protocol(flows: pl.D
 @pytest.mark.parametrize("only", [UDP, TCP])
 def test_all_data_count_where_there_is_one_protocol(flows: pl.DataFrame, only: int) -> None:
     assert carried(flows.with_columns(protocol=pl.lit(only))) == [0, 1, 2, 3, 4, 5, 6, 8]
+
+
+def between(*rows: tuple[str, str, int, int, int]) -> pl.DataFrame:
+    """Return flows: source, destination, its ports, bytes."""
+    names = ["src_addr", "dst_addr", "src_port", "dst_port", "bytes"]
+    return pl.DataFrame(rows, names, orient="row").with_columns(
+        window_start_ns=0, flow_start_ns=pl.int_range(pl.len()) * 1_000, flow_end_ns=pl.int_range(pl.len()) * 1_000 + 9
+    )
+
+
+@pytest.mark.parametrize(("answered", "is_data"), [(0.029, False), (0.031, True)])
+@pytest.mark.parametrize("ports", [(4791, 7000), (7000, 4791), None])
+def test_what_acknowledges_is_no_data(answered: float, ports: tuple[int, int] | None, *, is_data: bool) -> None:
+    """TCP has the ports turned, RoCEv2 the same ones; a collector may know none."""
+    flows = between(
+        ("a", "b", 7000, 4791, 60 * LARGE),
+        ("a", "b", 7000, 4791, 40 * LARGE),
+        ("b", "a", *(ports or (0, 0)), round(100 * LARGE * answered)),
+    )
+    known = flows if ports else flows.drop("src_port", "dst_port")
+    assert carried(known) == ([0, 1, 2] if is_data else [0, 1])
+
+
+def test_little_data_beside_much_over_another_connection_are_data() -> None:
+    """Two members of two groups: each connection carries its own, and each is acknowledged."""
+    flows = between(
+        ("a", "b", 7000, 4791, 100 * LARGE),
+        ("b", "a", 7000, 4791, LARGE),
+        ("b", "a", 8000, 4791, 2 * LARGE),
+        ("a", "b", 8000, 4791, LARGE // 25),
+    )
+    assert carried(flows) == [0, 2]

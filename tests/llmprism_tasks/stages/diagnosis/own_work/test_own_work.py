@@ -152,14 +152,6 @@ def test_a_log_is_no_micro_batch_to_work_on(size: int, own: float) -> None:
     assert own_ms(found)["b"] == own
 
 
-def test_who_acknowledges_does_not_work_less() -> None:
-    """What acknowledges the first exchange comes long after it, and before the second."""
-    sent = [row for begin in (300, 600) for src, dst in ("ab", "bc", "ca") for row in burst(src, dst, begin, parts=1)]
-    acks = [(500.0, 510.0, src, dst, 80_000) for src, dst in ("ba", "cb", "ac")]
-    alone, with_acks = (own_work(kinds(dp=sent, other=some), steps("abc"), groups("abc")) for some in ([], acks))
-    assert_frame_equal(alone, with_acks)
-
-
 @pytest.mark.parametrize("channels", [1, 2])
 @pytest.mark.parametrize(("ahead", "own"), [(2, {"b": 150}), (3, {})])
 def test_a_last_stage_that_gets_all_its_inputs_before_it_answers_shows_no_pass(
