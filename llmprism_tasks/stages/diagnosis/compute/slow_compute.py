@@ -104,6 +104,9 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     if work.is_empty():
         return work
     persistent = _persistent_runs(work, settings)
+    persistent = persistent.filter(
+        pl.Series([_is_felt(row, evidence) for row in persistent.to_dicts()], dtype=pl.Boolean)
+    )
     if persistent.is_empty():
         return persistent
     found = _beyond_chance(persistent, work)
@@ -117,6 +120,25 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     found = counted.filter(pl.col("loss") >= settings.least_effect).sort(NIC)
     costs = [not row["by_past"] or _slowdown(row, evidence) >= settings.least_effect for row in found.to_dicts()]
     return held_up(found.filter(pl.Series(costs, dtype=pl.Boolean)), evidence)
+
+
+def _is_felt(run: dict[str, Any], evidence: Evidence) -> bool:
+    """Return whether the job's steps are longer by most of a NIC's loss since it is slow; true if that is not known.
+
+    In steps before that, its own work may not be known. If these are more, and as long, it costs nothing: its gap
+    between two exchanges is long because others make it wait.
+    """
+    length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
+    before = pl.col("end_ns") <= run["start_ns"]
+    steps = evidence.history.filter(pl.col("job_id") == run["job_id"])
+    count, before_ns, slow_ns = steps.select(
+        count=before.sum(),
+        before_ns=length.filter(before).median(),
+        slow_ns=length.filter(_is_in_interval(run)).median(),
+    ).row(0)
+    if count <= run["steps"] or slow_ns is None:
+        return True
+    return bool(slow_ns - before_ns >= MAJORITY * run["loss"] * slow_ns)
 
 
 def _noise(excess: pl.Expr) -> pl.Expr:

@@ -95,6 +95,16 @@ def test_lateness_that_no_step_pays_for_is_not_told_unless_there_is_no_step_with
     assert named(working([ring(late(100, range(7)))], paid=False)) == []
 
 
+@pytest.mark.parametrize(
+    ("before", "names"), [([920] * 11, [("addr", "b")]), ([930] * 11, []), ([930] * 10, [("addr", "b")])]
+)
+def test_lateness_since_which_steps_are_no_longer_costs_nothing(
+    before: list[int], names: list[tuple[str, str]]
+) -> None:
+    """It is late by 150 ms of a second. What its work took before is not known; in few steps that tells nothing."""
+    assert named(working([ring(late(150))], lookback=before)) == names
+
+
 @pytest.mark.parametrize(("by", "names"), [(39, []), (41, [("addr", "b")])])
 def test_what_costs_the_job_too_little_is_not_told(by: float, names: list[tuple[str, str]]) -> None:
     """4 % of a step of a second are 40 ms."""
