@@ -348,7 +348,11 @@ blamed AS (
     INNER JOIN told AS cause
         ON
             list_contains(cause.jobs, effect.job_id)
-            AND effect.first_window_start_ns <= cause.last_window_start_ns
+            AND (
+                effect.first_window_start_ns <= cause.last_window_start_ns
+                -- or it goes on where the cause was told last: in this window the flows did not name it
+                OR effect.start_ns <= cause.last_seen_ns
+            )
             AND cause.first_window_start_ns <= effect.last_window_start_ns
             AND effect.finished_so_far - cause.finished_so_far < 2
     WHERE effect.family = 'slow_job' AND cause.family NOT IN ('slow_job', 'latent')

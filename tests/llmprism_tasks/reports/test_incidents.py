@@ -154,6 +154,18 @@ def test_what_outlasts_what_is_to_blame_for_it_is_a_trouble_of_its_own(
     assert found["slow_job"]["state"] == "closed"
 
 
+@pytest.mark.parametrize(("since", "own"), [(0, False), (1, True)])
+def test_what_goes_on_where_its_cause_was_told_last_is_its_effect(
+    warehouse: Warehouse, minute: Minute, since: int, own: bool
+) -> None:
+    """In the second window the flows do not name the slow host, and the job's next step is as slow."""
+    cause = diagnosis(0)
+    minute(0, [cause])
+    minute(1, [diagnosis(1, **SLOW_STEPS, start_ns=cause["end_ns"] + since)])
+    found = {one["family"]: one for one in incidents(warehouse).to_dicts()}
+    assert (found["slow_job"]["effect_of"] is None) == own
+
+
 def test_a_job_that_is_held_up_by_nobody_known_is_one_trouble_with_its_slow_steps(
     warehouse: Warehouse, minute: Minute
 ) -> None:
