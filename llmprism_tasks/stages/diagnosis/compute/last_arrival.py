@@ -155,6 +155,7 @@ def last_arrivals(
         .with_columns(slow=slow, quick=pl.col("quick").fill_null(value=False))
         .filter(pl.col("slow") != pl.col("quick"))
     )
+    steps = _steps_of_all(steps, evidence)
     flows = evidence.heard(evidence.of_jobs(slower["job_id"]))
     work = own_work(flows, steps, evidence.groups, early=SENT_EARLY, sent_only=sent_only)
     of_step = pl.col("own_ns").max().over("job_id", "step_index")
@@ -162,6 +163,25 @@ def last_arrivals(
         last=(pl.col("own_ns") >= EQUALLY_LONG * of_step) | pl.col("of_last_host"), length_ns=length_ns()
     )
     return _summarise_nics(marked, settings)
+
+
+def _steps_of_all(steps: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+    """Add the steps of members whose own ends of steps are not known, as between most of the others.
+
+    Where a ring of gradients takes the ways of a ring that exchanges in every layer, a member may move nothing but
+    exchanges. Without it another one would be the last of those that are seen.
+
+    Parameters
+    ----------
+    steps : as `Evidence.steps`, with more columns that are the same for all members of a job
+    """
+    step = ["job_id", "step_index"]
+    times = pl.col("start_ns", "end_ns")
+    typical = steps.group_by(step).agg(
+        pl.exclude("addr", "start_ns", "end_ns").first(), times.quantile(MAJORITY, "lower").cast(pl.Int64)
+    )
+    unseen = evidence.members.select(NIC).join(typical, on="job_id").join(steps, on=STEP, how="anti")
+    return pl.concat([steps, unseen.select(steps.columns)])
 
 
 def _with_rivals(work: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:

@@ -98,11 +98,12 @@ def own_work(
 
 
 def _moved_gradients(seen: NicArrays) -> pl.DataFrame:
-    """Return the gradient bytes that each NIC sends in a step or receives, the larger of both: `STEP`, `moved`."""
+    """Return the gradient bytes that each NIC that has any sends in a step or receives, the smaller of both: `STEP`,
+    `moved`. Of a neighbour that is seen as no member of the job only one way is missing."""
     chosen = seen.transfers.kinds == seen.number("dp")
     ends = seen.transfers.senders, seen.transfers.receivers
-    moved = np.max([carried(seen.transfers, seen.numbers, chosen, end) for end in ends], axis=0)
-    return seen.steps.select(*STEP, moved=moved).filter(pl.col("moved") > 0)
+    sent, received = (carried(seen.transfers, seen.numbers, chosen, end) for end in ends)
+    return seen.steps.select(*STEP, moved=np.minimum(sent, received)).filter(pl.Series(sent + received > 0))
 
 
 def _without_lost_messages(passes: pl.DataFrame) -> pl.DataFrame:

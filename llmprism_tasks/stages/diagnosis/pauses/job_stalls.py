@@ -165,7 +165,10 @@ def _is_occasional(still: pl.DataFrame) -> bool:
     distances = still["step_index"].diff().drop_nulls()
     least, most = (int(value) for value in (distances.min(), distances.max()))  # type: ignore[arg-type]
     longest = int(distances.rle().struct.unnest().filter(pl.col("value") == 1)["len"].max() or 0) + 1  # type: ignore[arg-type]
-    fixed = (least >= REGULAR_FROM and most - least <= 1) or least == most == EACH_SECOND
+    # An end of a step that was told one step off makes one distance longer, and the next one shorter.
+    usual = distances.mode().min()
+    mostly = (distances == usual).sum() > MAJORITY * distances.len() and bool(((distances - usual).abs() <= 1).all())
+    fixed = (least >= REGULAR_FROM and (mostly or most - least <= 1)) or least == most == EACH_SECOND
     return longest <= MAJORITY * still.height + 1 and not fixed and not _come_again(distances)
 
 

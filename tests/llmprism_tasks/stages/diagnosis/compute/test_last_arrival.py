@@ -59,6 +59,14 @@ def test_who_is_the_last_in_all_slow_steps_is_named() -> None:
     assert row["peers"] is None
 
 
+def test_the_last_one_is_named_though_its_own_steps_are_not_known() -> None:
+    """All that c moves goes over pairs that exchange in every layer, and d, next to it in the ring, waits for it."""
+    slow = {addr: [800.0 + {"c": 20, "d": 10}.get(addr, 0)] * SLOW for addr in NICS}
+    evidence = becoming(slow)
+    steps = evidence.steps.filter(pl.col("addr") != "c")
+    assert blamed(dataclasses.replace(evidence, steps=steps)) == [("slow_compute", "addr", "c")]
+
+
 def test_nics_of_one_host_are_named_as_the_host_and_of_two_hosts_nobody_can_tell() -> None:
     together = dict.fromkeys("cd", "node1")
     assert blamed(lock_step(["cd"] * SLOW, hosts=together)) == [("slow_compute", "host", "node1")]

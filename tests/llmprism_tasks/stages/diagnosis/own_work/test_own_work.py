@@ -114,6 +114,13 @@ def test_who_moves_fewer_gradients_than_its_peers_has_another_role(more: int, co
     assert all(excess(found)[addr] is not None for addr in "bcd")
 
 
+def test_the_neighbours_of_who_is_seen_as_no_member_are_not_compared() -> None:
+    """The host of g leaves the job, and what its neighbours send it, or get from it, is no longer the job's."""
+    rows = [row for row in ring(dict.fromkeys("abcdefg", 100.0)) if "g" not in row[2:4]]
+    found = own_work(kinds(dp=rows), steps("abcdef"), groups("abcdef"))
+    assert [addr for addr, more in excess(found).items() if more is None] == ["a", "f"]
+
+
 def test_who_has_no_peers_is_measured_and_not_compared() -> None:
     pp: list[Row] = [(300, 302, "a", "x", 8 * MB), (400, 402, "b", "x", 8 * MB)]
     found = own_work(kinds(pp=[*pp, *returned(pp)]), steps("ab"), groups("a"))

@@ -86,6 +86,15 @@ def test_distances_that_come_again_three_times_in_one_order_are_parts_of_steps(
     assert job_stalls._is_occasional(stalled) == told
 
 
+@pytest.mark.parametrize(
+    ("distances", "told"), [((4, 4, 3, 5, 4), False), ((4, 3, 5, 4), True), ((4, 4, 2, 6, 4), True)]
+)
+def test_a_schedule_is_one_though_a_step_s_end_was_told_one_step_off(distances: tuple[int, ...], told: bool) -> None:
+    """A job that generates samples after each fourth step, with step ends lost now and then."""
+    stalled = pl.DataFrame({"step_index": np.cumsum([2, *distances])})
+    assert job_stalls._is_occasional(stalled) == told
+
+
 @pytest.mark.parametrize(("members", "rows"), [("a", []), ("abcd", JOB)], ids=["one", "most"])
 def test_a_step_is_as_long_as_for_most_members(members: str, rows: list[tuple[str, str, str]]) -> None:
     """Of some of six members the longer steps begin half a second sooner, as where they are cut elsewhere."""
