@@ -355,7 +355,7 @@ blamed AS (
             )
             AND cause.first_window_start_ns <= effect.last_window_start_ns
             AND effect.finished_so_far - cause.finished_so_far < 2
-    WHERE effect.family = 'slow_job' AND cause.family NOT IN ('slow_job', 'latent')
+    WHERE effect.family = 'slow_job' AND cause.family NOT IN ('slow_job', 'latent', 'ended')
     GROUP BY effect.incident_id
 )
 

@@ -139,6 +139,12 @@ def test_what_a_job_suffers_while_something_is_to_blame_is_its_effect(warehouse:
     assert found["slow_host", "gpt"]["effect_of"] is None
 
 
+def test_that_a_job_ended_in_order_is_to_blame_for_nothing(warehouse: Warehouse, minute: Minute) -> None:
+    ended = {"kind": "ended", "subject_type": "job", "subject": "gpt"}
+    minute(0, [diagnosis(0, **SLOW_STEPS), diagnosis(0, **ended)])
+    assert incidents(warehouse)["effect_of"].null_count() == 2
+
+
 @pytest.mark.parametrize(("after", "own"), [(1, False), (2, True)])
 def test_what_outlasts_what_is_to_blame_for_it_is_a_trouble_of_its_own(
     warehouse: Warehouse, minute: Minute, after: int, own: bool

@@ -16,10 +16,10 @@ from accuracy.families.whole_platform import platform
 DEVELOPMENT_SEEDS = range(10)
 """Seeds for building the method with; never published."""
 
-FIRST_PUBLISHED_SEED = 4000
+FIRST_PUBLISHED_SEED = 4100
 """Seeds from here on are published, of every source; nothing was built with them. It rises when some were looked at."""
 
-FIRST_PUBLISHED_CAPTURE = 1627
+FIRST_PUBLISHED_CAPTURE = 1635
 """The same of captures, which are drawn by seeds of their own."""
 
 
