@@ -61,7 +61,7 @@ def step_bytes(traffic: Traffic, silences: Silences) -> Again | None:
 
     def correlated(portion: float) -> Floats | None:
         """Return how alike silences are that lie so many portions apart; None where all are of one length."""
-        middles: Floats = (np.arange(int(total / portion * (1 + 1e-9))) + 0.5) * portion
+        middles = (np.arange(int(total / portion * (1 + 1e-9))) + 0.5) * np.float64(portion)
         about = passes.longest_silences(even, at, middles, BURSTS_AROUND * burst)
         return None if about.std() < ONE_LENGTH else byte_clock.autocorrelation((about - about.mean())[:, np.newaxis])
 
