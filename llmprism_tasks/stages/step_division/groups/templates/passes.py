@@ -35,8 +35,7 @@ class Backward(NamedTuple):
     ----------
     ratio : of a step's bytes, from where most steps were cut
     places : shape (steps,), bytes that the group had sent until then in each step that moves what the others do
-    moved : whether any of them was cut a burst from there, or more, or half of a pass where bursts are larger: a layer
-        of the backward pass takes long
+    moved : whether any of them was cut farther from there than half of a pass
     burst : ratio of a step's bytes that are sent between two silences, typically
     """
 
@@ -108,7 +107,7 @@ def end_of_backward(
     most = np.where(near, grows, -np.inf)[told].argmax(axis=1)
     ratio = float(np.median(around[told, most]) + edge) % 1.0
     off = _distance(ratio, -turn / PLACES_PER_STEP)
-    moved = bool(np.max(off) >= min(SHORTEST_PASS / 2, burst / np.median(step)))
+    moved = bool(np.max(off) >= SHORTEST_PASS / 2)
     return Backward(ratio, (begins + ratio * size)[:, 0], moved, float(burst / np.median(step)))
 
 

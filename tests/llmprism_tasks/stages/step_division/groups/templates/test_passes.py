@@ -82,9 +82,9 @@ def test_steps_that_end_with_the_backward_pass_are_right() -> None:
     assert ratio(step(LAYERS), -1) == 0.0
 
 
-@pytest.mark.parametrize(("after", "left"), [(-2, 0), (-3, 2)])
-def test_steps_that_end_less_than_a_burst_before_it_are_taken_for_right(after: int, left: int) -> None:
-    """One unit, or two, of twenty-nine. Most bursts are of two: of one layer of the backward pass."""
+@pytest.mark.parametrize(("after", "left"), [(-3, 0), (-4, 4)])
+def test_steps_that_end_less_than_half_a_pass_before_it_are_taken_for_right(after: int, left: int) -> None:
+    """Two units, or four, of twenty-nine."""
     assert ratio(step(LAYERS), after) == pytest.approx(left / 29, abs=0.01)
 
 
