@@ -197,7 +197,7 @@ def _cluster_steps(
         # What ends after all that was seen is a record under way, be it of a copy that goes on for many steps.
         .filter(pl.col("end_ns") <= window.end_ns)
     )
-    return steps, pairs.select("pair", *PAIR), stepping.streams.alike
+    return steps, pairs.select("pair", *PAIR), stepping.streams.alike.streams.select("pair")
 
 
 def _describe_nics(

@@ -44,6 +44,9 @@ of the steps."""
 LEAST_PAIR_BYTES = 0.001
 """Ratio of the bytes of its group's largest pair that a pair must move to be looked at."""
 
+HEAVY = pl.col("bytes") >= LEAST_PAIR_BYTES * pl.col("bytes").max().over("group")
+"""Which pairs do."""
+
 
 class Found(NamedTuple):
     """The steps of groups that show them together.
@@ -172,19 +175,21 @@ def recut_at_step_ends(
     Parameters
     ----------
     flows, pairs : as `steps_together` takes them; `pairs` as `stream_rhythms` returns, besides, with `pauses`:
-        whether a pair synchronises gradients and is silent between its steps, beside pairs that are not
+        whether a pair synchronises gradients and is silent between its steps, beside pairs that are not; and with
+        `ending`: whether what it sends ends steps
     steps : `group`, `end_ns`, ascending in each group: when the steps ended that were found
     alone : groups that send hardly anything but what ends their steps, which may be sharded parameters
     reducing : shape (flows,), which are gradients among tokens: of groups without pairs that pause, these alone tell
 
     Returns
     -------
-    the steps of groups that are silent between them, that end elsewhere, and of which no pair is a pipeline's
+    the steps of groups that are silent between them, that end elsewhere, and of which no pair is a pipeline's. Most of
+    what ends steps has to take part in them
     """
     # Two hosts that share parameters send each other as much, as the stages of a pipeline do. But a pipeline sends
     # activations beside what ends its steps, and where nobody does, what never pauses is sharded.
     shards = pairs.filter("pauses", pl.col("group").is_in(alone.implode()))
-    linked = answered(pairs, settings).join(pairs.filter("pauses"), on="pair", how="anti")
+    linked = answered(pairs.filter(HEAVY), settings).join(pairs.filter("pauses"), on="pair", how="anti")
     linked = pairs.join(linked, on="pair", how="semi").join(shards, on="group", how="anti").select("group").unique()
     asked = pairs.join(linked, on="group", how="anti", maintain_order="left")
     times, offsets, groups = _flow_arrays_and_groups(flows, asked, None)
@@ -200,7 +205,7 @@ def recut_at_step_ends(
         )
         for group, name in zip(groups, names, strict=True)
     ]
-    return _keep_explained_groups(found, asked, settings)
+    return _keep_explained_groups(found, asked.filter("ending"), settings)
 
 
 def _flow_arrays_and_groups(
@@ -210,12 +215,11 @@ def _flow_arrays_and_groups(
     offsets = nic_pairs.starts_of_pairs(flows)
     place = np.searchsorted(flows["pair"].to_numpy()[offsets[:-1]], pairs["pair"].to_numpy())
     begins, ends, sizes = (flows[name].to_numpy() for name in nic_pairs.TIMES)
-    heavy = pl.col("bytes") >= LEAST_PAIR_BYTES * pl.col("bytes").max().over("group")
     span, lasts = pl.col("last_ns") - pl.col("first_ns"), pl.col("lasts_ns")
-    throughout = span >= PRESENT_SHARE * lasts.filter(heavy).median().over("group")
+    throughout = span >= PRESENT_SHARE * lasts.filter(HEAVY).median().over("group")
     timed = pairs.with_columns(lasts_ns=_times_of_nearly_all_bytes(begins, sizes, offsets)[place])
     looked_at = pairs.select("pair", "group", "src_addr", "dst_addr", place=place).filter(
-        timed.select(throughout & heavy).to_series()
+        timed.select(throughout & HEAVY).to_series()
     )
     return (begins, ends, sizes), offsets, _split_into_groups(looked_at.sort("group", "pair"), parts)
 

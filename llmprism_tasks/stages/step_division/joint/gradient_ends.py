@@ -55,7 +55,12 @@ def _recut_streams(joint: JointSteps, ending: pl.DataFrame, settings: RhythmSett
     streams = joint.streams
     periods = streams.in_step.select("group", "group_period_ns").unique("group")
     every = streams.found.filter(pl.col("size_class") == WHOLE_PAIR)
-    whole = nic_pairs.as_coded(_pausing_gradients(every, ending, periods, settings), joint.flows)
+    pausing = _pausing_gradients(every, ending, periods, settings)
+    ends = ending.select(*PAIR, ending=pl.lit(value=True)).unique()
+    marked = pausing.join(ends, on=PAIR, how="left", maintain_order="left").with_columns(
+        pl.col("ending").fill_null(value=False)
+    )
+    whole = nic_pairs.as_coded(marked, joint.flows)
     alone = _groups_without_other_traffic(every, ending)
     # Where blocks of context or tokens are sent, too, the backward pass does not end with its last long silence. And
     # gradients that pause tell the end more exactly than the passes, which are seen by what never pauses.

@@ -18,7 +18,7 @@ from llmprism_tasks.stages.step_division.groups.rhythm_rows import ends_of, same
 from llmprism_tasks.stages.step_division.groups.single_burst import first_bursts
 from llmprism_tasks.stages.step_division.joint.cycles import with_whole_steps
 from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps, Streams, jointly_cut_streams, number_steps
-from llmprism_tasks.stages.step_division.joint.refusal import groups_without_steps
+from llmprism_tasks.stages.step_division.joint.refusal import groups_that_break_off, groups_without_steps
 from llmprism_tasks.stages.step_division.periodicity import (
     AT_LAGS,
     AT_TURNS,
@@ -76,9 +76,12 @@ def steps_of_groups(
     """
     bounds = {"until_ns": until_ns, "before_ns": before_ns}
     none = found.select("group", parts=pl.lit(value=True)).clear()
-    joint = _steps_of_groups(flows, found, none, settings, **bounds)
+    joint = _steps_of_groups(flows, found, none, settings, none["group"], **bounds)
     refused = groups_without_steps(joint, settings)
-    return joint if refused.is_empty() else _steps_of_groups(flows, found, refused, settings, **bounds)
+    told = groups_that_break_off(joint, before_ns, until_ns)
+    if refused.is_empty() and told.is_empty():
+        return joint
+    return _steps_of_groups(flows, found, refused, settings, told, **bounds)
 
 
 def _steps_of_groups(
@@ -86,11 +89,13 @@ def _steps_of_groups(
     found: pl.DataFrame,
     refused: pl.DataFrame,
     settings: RhythmSettings,
+    told: pl.Series,
     *,
     until_ns: int,
     before_ns: int,
 ) -> JointSteps:
-    """Do what `steps_of_groups` does, but for what single pairs of some groups (`groups_without_steps`) show.
+    """Do what `steps_of_groups` does, but for what single pairs of some groups (`groups_without_steps`) show. Of those
+    that are `told`, a template says all.
 
     Where nobody tells the steps of a pipeline of which they are parts, or which is a line, they end where nothing is
     under way.
@@ -99,7 +104,8 @@ def _steps_of_groups(
     coded = nic_pairs.as_coded(found, flows)
     turns = _turn_periods(coded, settings)
     seen = steps_together(flows, whole, settings, turns=turns)
-    together, clear = (seen.of(seen.streams.filter(told)) for told in (pl.col("told"), ~pl.col("told")))
+    sure = pl.col("told") | pl.col("group").is_in(told.implode())
+    together, clear = (seen.of(seen.streams.filter(one)) for one in (sure, ~sure))
     shared = jointly_cut_streams(coded, together)
     lines = _pipeline_only_groups(shared.with_columns(size_class=pl.lit(WHOLE_PAIR, pl.Int64)), settings)
     together = together.of(together.streams.join(lines, on="group", how="anti"))
@@ -107,7 +113,7 @@ def _steps_of_groups(
         flows, found.join(together.streams, on="group", how="anti", maintain_order="left"), settings, until_ns
     )
     periods = periods.join(refused, on="group", how="anti")
-    alike = clear.streams.join(_of_same_period(clear.streams, periods, settings), on="group", how="semi")
+    alike = clear.of(_of_same_period(clear.streams, periods, settings))
     clear = clear.of(several_steps(clear.streams, periods, _of_same_period_as_turns(periods, turns, settings)))
     periods = periods.join(clear.streams, on="group", how="anti")
     together = merge_steps([together, clear])
@@ -137,7 +143,7 @@ def _steps_of_groups(
     once = _single_burst_streams(flows, alone.join(known, on="group", how="anti"), settings, until_ns)
     found = pl.concat([alone, found.join(together.streams, on="group", how="semi", maintain_order="left")])
     shared = jointly_cut_streams(nic_pairs.as_coded(found, flows), together).select(in_step.columns)
-    streams = Streams(found, pl.concat([in_step, shared]), once, together, of_few.select("group"), alike.select("pair"))
+    streams = Streams(found, pl.concat([in_step, shared]), once, together, of_few.select("group"), alike)
     in_step = streams.in_step
     shown = pl.concat([in_step.select(STREAM_COLUMNS), once.select(STREAM_COLUMNS)])
     return with_whole_steps(number_steps(flows, streams, shown, settings, before_ns), settings)

@@ -28,7 +28,7 @@ class Streams:
     once : of groups without a period, those that show the end of one step: STREAM_COLUMNS, `src_addr`, `dst_addr`
     together : the steps of groups whose pairs show them together, which the others have no part in
     of_few : the groups whose steps only a few of their NICs show: `group`. What the others send has no end of its own
-    alike : of groups in whose period a template of all pairs comes again, too, the pairs that take part in it: `pair`
+    alike : the steps by a template of all pairs, of groups whose single pairs show the same period
     """
 
     found: pl.DataFrame
@@ -36,7 +36,7 @@ class Streams:
     once: pl.DataFrame
     together: Found
     of_few: pl.DataFrame
-    alike: pl.DataFrame
+    alike: Found
 
 
 @dataclass(frozen=True)

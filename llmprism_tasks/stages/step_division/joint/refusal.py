@@ -11,6 +11,7 @@ from llmprism_tasks.stages.step_division.groups import balance
 from llmprism_tasks.stages.step_division.groups.templates.levels import NEARLY_ALL
 from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps
 from llmprism_tasks.stages.step_division.joint.shown_steps import ShownSteps, shown_steps
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.clusters import connected_nics
 
@@ -33,6 +34,29 @@ def groups_without_steps(joint: JointSteps, settings: RhythmSettings) -> pl.Data
         if parts or not _is_sent_alike(shown, each, settings):
             refused.append(shown.pairs[:1].select("group", parts=pl.lit(parts)))
     return pl.concat(refused)
+
+
+def groups_that_break_off(joint: JointSteps, since_ns: int, until_ns: int) -> pl.Series:
+    """Return the groups whose single pairs no longer show steps where a template of all pairs of the same period does:
+    a slow path of some may fill the silences of each, while all of them together still move the bytes of steps.
+
+    Parameters
+    ----------
+    since_ns, until_ns : the time that is looked at
+    """
+    streams, broken = joint.streams.alike, []
+    names = streams.streams["group"].to_list()
+    of_group = dict(zip(names, zip(streams.low, streams.high, strict=True), strict=True))
+    for shown in shown_steps(joint):
+        name = shown.pairs["group"][0]
+        if shown.together or name not in of_group:
+            continue
+        low, high = of_group[name]
+        ends = streams.until_ns[low:high][streams.number[low:high] >= 0]
+        of_template, of_pairs = (((one >= since_ns) & (one < until_ns)).sum() for one in (ends, shown.ends))
+        if of_template >= FEW_BURSTS and of_pairs < NEARLY_ALL * of_template:
+            broken.append(name)
+    return pl.Series("group", broken, dtype=streams.streams.schema["group"])
 
 
 def _comes_back_later(shown: ShownSteps, each: Floats) -> bool:

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from llmprism_tasks.numerics.robust import self_weighted_median
+from llmprism_tasks.numerics.robust import Floats, self_weighted_median
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
 from llmprism_tasks.stages.step_division.groups.templates import byte_clock, passes
-from llmprism_tasks.stages.step_division.kernels.regularity import MANY_BURSTS
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW_BURSTS, MANY_BURSTS
 
 PLACES_PER_BURST = 4
 """Places at which silences are looked at, for each burst of the typical size."""
@@ -57,12 +57,18 @@ def step_bytes(traffic: Traffic, silences: Silences) -> Again | None:
     at, total = sent[silences.at], sent[-1]
     burst = self_weighted_median(np.diff(np.concatenate([[0.0], at, [total]])))
     places = min(int(PLACES_PER_BURST * total / burst), byte_clock.PORTIONS)
-    about = passes.longest_silences(
-        without_pauses(silences), at, (np.arange(places) + 0.5) * total / places, BURSTS_AROUND * burst
-    )
-    if about.std() < ONE_LENGTH:
+    even = without_pauses(silences)
+
+    def correlated(portion: float) -> Floats | None:
+        """Return how alike silences are that lie so many portions apart; None where all are of one length."""
+        middles = (np.arange(int(total / portion * (1 + 1e-9))) + 0.5) * np.float64(portion)
+        about = passes.longest_silences(even, at, middles, BURSTS_AROUND * burst)
+        return None if about.std() < ONE_LENGTH else byte_clock.autocorrelation((about - about.mean())[:, np.newaxis])
+
+    portion = total / places
+    correlation = correlated(portion)
+    if correlation is None:
         return None
-    correlation = byte_clock.autocorrelation((about - about.mean())[:, np.newaxis])
     lag = np.arange(1, places // 4)
     again = np.append(0.0, (correlation[lag] + correlation[2 * lag[:, np.newaxis] + (-1, 0, 1)].max(axis=1)) / 2)
     below = np.flatnonzero(correlation[: again.size] <= 0)
@@ -70,11 +76,32 @@ def step_bytes(traffic: Traffic, silences: Silences) -> Again | None:
         return None
     again[: below[0]] = 0.0
     peaks = 1 + np.flatnonzero((again[1:-1] >= again[:-2]) & (again[1:-1] >= again[2:]))
-    peaks = peaks[again[peaks] >= max(byte_clock.STEP_OVER_BEST * again.max(), LEAST_CORRELATION)]
-    if not peaks.size:
-        return None
-    exact = byte_clock.refine_period(correlation, int(peaks[0]))
-    return Again(exact * total / places, float(again[peaks[0]]))
+    for peak in peaks[again[peaks] >= max(byte_clock.STEP_OVER_BEST * again.max(), LEAST_CORRELATION)]:
+        step = portion * byte_clock.refine_period(correlation, int(peak))
+        # A whole number of portions: else one of several steps fits better.
+        whole = correlated(step / int(peak))
+        if whole is not None and not _is_part(whole[int(peak) : places // 2 : int(peak)]):
+            return Again(float(step), float(again[peak]))
+    return None
+
+
+def _is_part(alike: Floats) -> bool:
+    """Say whether silences are more alike after every few of a period than after any others of it, and so much more
+    that a longer period is left once this one is taken away, as for the byte clock: then it is a part of a step.
+
+    Parameters
+    ----------
+    alike : the correlation after each number of periods, from one on
+    """
+    number = 1 + np.arange(alike.size)
+    for parts in range(2, alike.size // FEW_BURSTS + 1):
+        whole, others = alike[number % parts == 0], alike[number % parts > 0]
+        own = others.mean()
+        more = whole.mean() - own
+        least = max(byte_clock.REMAINING_CORRELATION * own * (1 - own), byte_clock.CHANCE_CORRELATION)
+        if whole.min() > others.max() and more >= least:
+            return True
+    return False
 
 
 def without_pauses(silences: Silences, share: float = PAUSES_SHARE) -> Silences:

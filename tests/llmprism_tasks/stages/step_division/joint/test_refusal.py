@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import cast
 
+import numpy as np
 import polars as pl
 import pytest
 from handmade import MB, Row, every, flows, ring, settings
 
 from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.step_division.groups.group_steps import Found
 from llmprism_tasks.stages.step_division.joint import job_steps, refusal
 from llmprism_tasks.stages.step_division.joint.joint_steps import JointSteps
 
@@ -108,3 +112,17 @@ def test_what_links_show_is_refused_if_what_joins_their_pipelines_is_sent_in_few
     gradients = ring("abcd", [at + 180 for at in begins[every_nth - 1 :: every_nth]], length=60, size=5 * MB)
     job_steps.steps_of_jobs(flows([*links, *gradients]).with_columns(job_id=pl.lit("j")), settings().rhythm)
     assert found == [refused]
+
+
+@pytest.mark.parametrize(("seen", "told"), [(14, ["g"]), (15, [])])
+def test_single_pairs_that_break_off_say_less_than_a_template(
+    seen: int, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`NEARLY_ALL` of the twenty steps that the template shows from the fifth one on."""
+    ends = np.arange(1, 26) * 1000
+    streams = pl.DataFrame({"pair": [0], "group": ["g"]})
+    template = Found(streams, ends, np.arange(25), np.array([0]), np.array([25]))
+    joint = cast("JointSteps", SimpleNamespace(streams=SimpleNamespace(alike=template)))
+    shown = SimpleNamespace(together=False, pairs=streams, ends=ends[: 5 + seen])
+    monkeypatch.setattr(refusal, "shown_steps", lambda _: [shown])
+    assert refusal.groups_that_break_off(joint, 6000, 26_000).to_list() == told

@@ -46,6 +46,13 @@ def test_pauses_after_some_steps_are_no_part_of_them(every: int) -> None:
     assert found.template.sum() == pytest.approx(2 * 24 * UNIT, rel=0.02)
 
 
+def test_a_third_of_a_step_is_none_though_silences_come_again_after_it_a_little_less_exactly() -> None:
+    """Gradients of as many bytes follow the forward pass and each half of the backward pass."""
+    forward, half = ([(silence, 1)] * 14 + [(200.0, 5)] for silence in (60.0, 200.0))
+    assert units(gathered_traffic([*forward, *half, *half] * 20)) == pytest.approx(3 * 19, rel=0.02)
+    assert units(gathered_traffic(forward * 60)) == pytest.approx(19, rel=0.02)
+
+
 def test_silences_of_chance_tell_nothing() -> None:
     """Equal bursts between which any time goes by: with 40 seeds the correlation is 0.21 at most."""
     equal = [(20.0, 1)] * 240

@@ -21,12 +21,24 @@ DEFAULT = RhythmSettings()
 STEPS = [1000.0 * number for number in range(30)]
 
 
-def ends(rows: list[Row], known: list[float], *, alone: bool = True, pausing: Sequence[str] = ()) -> list[float]:
-    """Return when steps end, in ms, given when they did as somebody found them, and whose gradients pause; none where
-    nobody is asked."""
+def ends(
+    rows: list[Row],
+    known: list[float],
+    *,
+    alone: bool = True,
+    pausing: Sequence[str] = (),
+    ending: Sequence[str] | None = None,
+) -> list[float]:
+    """Return when steps end, in ms, given when they did as somebody found them, and whose gradients pause, or what ends
+    steps if not all does; none where nobody is asked."""
     table = nic_pairs.in_order(flows(rows))
     pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE_PAIR)
-    pairs = pairs.with_columns(group=pl.lit("g"), pauses=pl.concat_str(nic_pairs.PAIR).is_in(pausing))
+    name = pl.concat_str(nic_pairs.PAIR)
+    pairs = pairs.with_columns(
+        group=pl.lit("g"),
+        pauses=name.is_in(pausing),
+        ending=pl.lit(value=True) if ending is None else name.is_in(ending),
+    )
     found_ns = [WINDOW.start_ns + round(end * MS) for end in known]
     steps = pl.DataFrame({"group": "g", "end_ns": found_ns})
     found = recut_at_step_ends(table, pairs, steps, pl.Series(["g"] if alone else [], dtype=pl.String), DEFAULT)
@@ -73,6 +85,28 @@ def sharded() -> list[Row]:
 def test_a_step_ends_with_its_gradients_wherever_its_finder_ended_it(found: float) -> None:
     known = [step + found for step in STEPS]
     assert ends(experts(), known)[:-1] == pytest.approx([step + 860 for step in STEPS][:-1])
+
+
+def test_chatter_of_one_size_makes_no_pipeline() -> None:
+    """Two NICs send each other as little now and then: `LEAST_PAIR_BYTES`."""
+    chatter = [
+        row for one, other in ("ae", "ea") for row in messages(one, other, [step + 300 for step in STEPS], 20_000)
+    ]
+    known = [step + 210 for step in STEPS]
+    assert ends([*experts(), *chatter], known)[:-1] == pytest.approx([step + 860 for step in STEPS][:-1])
+
+
+def test_gradients_tell_the_end_though_others_send_more() -> None:
+    """Blocks of context go around one way and are never silent; gradients go the other way, twice in a step."""
+    rows = ring(
+        "abcd", [step + after for step in STEPS for after in range(0, 1000, 50)], length=50, parts=1, size=20 * MB
+    )
+    for after in (420, 820):
+        rows += ring("dcba", [step + after for step in STEPS], length=40, parts=1, size=(after // 10) * MB)
+    known, gradients = [step + 460 for step in STEPS], ["dc", "cb", "ba", "ad"]
+    found = ends(rows, known, alone=False, ending=gradients)
+    assert found[:-1] == pytest.approx([step + 860 for step in STEPS][:-1])
+    assert ends(rows, known, alone=False) == []
 
 
 @pytest.mark.parametrize("found", [220.0, 570.0, 720.0])
