@@ -35,7 +35,7 @@ class Backward(NamedTuple):
     ----------
     ratio : of a step's bytes, from where most steps were cut
     places : shape (steps,), bytes that the group had sent until then in each step that moves what the others do
-    moved : whether any of them was cut farther from there than half of a pass
+    moved : whether any of them was cut farther from there than half of a pass, or most of them than that in time
     burst : ratio of a step's bytes that are sent between two silences, typically
     """
 
@@ -107,8 +107,11 @@ def end_of_backward(
     most = np.where(near, grows, -np.inf)[told].argmax(axis=1)
     ratio = float(np.median(around[told, most]) + edge) % 1.0
     off = _distance(ratio, -turn / PLACES_PER_STEP)
-    moved = bool(np.max(off) >= SHORTEST_PASS / 2)
-    return Backward(ratio, (begins + ratio * size)[:, 0], moved, float(burst / np.median(step)))
+    places = (begins + ratio * size)[:, 0]
+    next_ns = traffic.starts[np.minimum(np.searchsorted(sent, places), traffic.starts.size - 1)]
+    later = _distance((next_ns - traffic.starts[first[alike]]) / np.median(np.diff(ends)), 0.0)
+    moved = bool(max(np.max(off), np.median(later)) >= SHORTEST_PASS / 2)
+    return Backward(ratio, places, moved, float(burst / np.median(step)))
 
 
 def _distance(place: float, other: float | Floats) -> float | Floats:

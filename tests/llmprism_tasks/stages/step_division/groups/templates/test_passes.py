@@ -88,6 +88,14 @@ def test_steps_that_end_less_than_half_a_pass_before_it_are_taken_for_right(afte
     assert ratio(step(LAYERS), after) == pytest.approx(left / 29, abs=0.01)
 
 
+@pytest.mark.parametrize(("last", "left"), [(95.0, 0), (110.0, 2)])
+def test_steps_that_end_half_a_pass_of_time_before_it_are_not(last: float, left: int) -> None:
+    """Two units of twenty-nine. The next step begins 88 ms later than where they were cut, of 905, or 95 of 920."""
+    bursts = step(LAYERS)
+    bursts[-2:] = [(last / 2, units) for _, units in bursts[-2:]]
+    assert ratio(bursts, -3) == pytest.approx(left / 29, abs=0.01)
+
+
 def test_steps_that_were_cut_at_two_places_are_all_told_by_the_end_of_the_backward_pass() -> None:
     bursts = step(LAYERS)
     after = np.where(np.arange(STEPS) < 3 * STEPS // 4, len(bursts) - 1, len(bursts) - LAYERS)
