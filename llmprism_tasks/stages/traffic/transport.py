@@ -48,14 +48,20 @@ def connections(flows: pl.DataFrame, ports: pl.DataFrame | None) -> pl.Series:
 
 
 def acknowledgements(flows: pl.DataFrame, pairs: pl.DataFrame, ports: pl.DataFrame | None) -> pl.Series:
-    """Return which flows are of connections that carry at most `MOST_ACKNOWLEDGED` of what they carry the other way.
+    """Return which flows are of connections that carry at most `MOST_ACKNOWLEDGED` of what they carry the other way, or
+    of pairs that do: a collector may have other ports for what acknowledges.
 
     Parameters
     ----------
     flows, pairs : as `nic_pairs.numbered` returns
     ports : as in `connections`
     """
-    of_flows = connections(flows, ports)
+    found = _next_to_nothing(flows, pairs, connections(flows, None))
+    return found if ports is None else found | _next_to_nothing(flows, pairs, connections(flows, ports))
+
+
+def _next_to_nothing(flows: pl.DataFrame, pairs: pl.DataFrame, of_flows: pl.Series) -> pl.Series:
+    """Return which flows are of such connections, which `of_flows` numbers."""
     each = flows.select("pair", "bytes", of_flows).group_by("connection").agg(pl.first("pair"), pl.sum("bytes"))
     turned = pairs.join(opposite(pairs, "pair"), on=["src_addr", "dst_addr"]).select("pair", "back_pair")
     answers = each.join(turned, on="pair").with_columns(

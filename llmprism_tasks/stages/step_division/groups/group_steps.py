@@ -45,7 +45,7 @@ LEAST_PAIR_BYTES = 0.001
 """Ratio of the bytes of its group's largest pair that a pair must move to be looked at."""
 
 HEAVY = pl.col("bytes") >= LEAST_PAIR_BYTES * pl.col("bytes").max().over("group")
-"""Which pairs do."""
+"""Whether a pair moves at least `LEAST_PAIR_BYTES`."""
 
 
 class Found(NamedTuple):
