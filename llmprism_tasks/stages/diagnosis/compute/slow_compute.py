@@ -123,22 +123,15 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
 
 def _is_felt(run: dict[str, Any], evidence: Evidence) -> bool:
-    """Return whether the job's steps are longer by most of a NIC's loss since it is slow; true if that is not known.
+    """Return whether the job's steps are longer by most of a NIC's loss while it is slow; true if that is not known.
 
     In steps before that, its own work may not be known. If these are more, and as long, it costs nothing: its gap
     between two exchanges is long because others make it wait.
     """
-    length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
-    before = pl.col("end_ns") <= run["start_ns"]
     steps = evidence.history.filter(pl.col("job_id") == run["job_id"])
-    count, before_ns, slow_ns = steps.select(
-        count=before.sum(),
-        before_ns=length.filter(before).median(),
-        slow_ns=length.filter(_is_in_interval(run)).median(),
-    ).row(0)
-    if count <= run["steps"] or slow_ns is None:
+    if (steps["end_ns"] <= run["start_ns"]).sum() <= run["steps"]:
         return True
-    return bool(slow_ns - before_ns >= MAJORITY * run["loss"] * slow_ns)
+    return longer_by(MAJORITY * run["loss"]) <= _slowdown(run, evidence)
 
 
 def _noise(excess: pl.Expr) -> pl.Expr:
