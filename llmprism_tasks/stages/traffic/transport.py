@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics.robust import Flags
+from llmprism_tasks.stages.traffic.both_ways import IDLE_SHARE_OF_NIC
 from llmprism_tasks.stages.traffic.opposite import opposite
 
 UDP = 17
@@ -48,27 +49,36 @@ def connections(flows: pl.DataFrame, ports: pl.DataFrame | None) -> pl.Series:
 
 
 def acknowledgements(flows: pl.DataFrame, pairs: pl.DataFrame, ports: pl.DataFrame | None) -> pl.Series:
-    """Return which flows are of connections that carry at most `MOST_ACKNOWLEDGED` of what they carry the other way, or
-    of pairs that do: a collector may have other ports for what acknowledges.
+    """Return which flows are of connections that carry at most `MOST_ACKNOWLEDGED` of what they carry the other way.
+
+    A collector may have other ports for what acknowledges, or none. So whole pairs are asked, too, but for far less: a
+    copy over another connection may be many times what training sends the other way.
 
     Parameters
     ----------
     flows, pairs : as `nic_pairs.numbered` returns
     ports : as in `connections`
     """
-    found = _next_to_nothing(flows, pairs, connections(flows, None))
-    return found if ports is None else found | _next_to_nothing(flows, pairs, connections(flows, ports))
+    found = _are_next_to_nothing(flows, pairs, connections(flows, None), IDLE_SHARE_OF_NIC)
+    if ports is None:
+        return found
+    return found | _are_next_to_nothing(flows, pairs, connections(flows, ports), MOST_ACKNOWLEDGED)
 
 
-def _next_to_nothing(flows: pl.DataFrame, pairs: pl.DataFrame, of_flows: pl.Series) -> pl.Series:
-    """Return which flows are of such connections, which `of_flows` numbers."""
+def _are_next_to_nothing(flows: pl.DataFrame, pairs: pl.DataFrame, of_flows: pl.Series, most: float) -> pl.Series:
+    """Return which flows are of connections that carry at most a ratio of what they carry the other way.
+
+    Parameters
+    ----------
+    of_flows : number of each flow's connection, as `connections` returns
+    """
     each = flows.select("pair", "bytes", of_flows).group_by("connection").agg(pl.first("pair"), pl.sum("bytes"))
     turned = pairs.join(opposite(pairs, "pair"), on=["src_addr", "dst_addr"]).select("pair", "back_pair")
     answers = each.join(turned, on="pair").with_columns(
         back=pl.col("connection") + (pl.col("back_pair") - pl.col("pair")).cast(pl.Int64) * 2 ** (2 * PORT_BITS)
     )
     received = answers.join(each.select(back="connection", received="bytes"), on="back")
-    told = received.filter(pl.col("bytes") <= MOST_ACKNOWLEDGED * pl.col("received"))["connection"]
+    told = received.filter(pl.col("bytes") <= most * pl.col("received"))["connection"]
     return of_flows.is_in(told.implode())
 
 

@@ -350,7 +350,7 @@ blamed AS (
             list_contains(cause.jobs, effect.job_id)
             AND (
                 effect.first_window_start_ns <= cause.last_window_start_ns
-                -- or it goes on where the cause was told last: in this window the flows did not name it
+                -- or the job is slow on, in a window in which the flows did not name the cause
                 OR effect.start_ns <= cause.last_seen_ns
             )
             AND cause.first_window_start_ns <= effect.last_window_start_ns

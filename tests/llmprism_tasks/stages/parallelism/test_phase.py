@@ -163,7 +163,7 @@ def test_a_pair_is_what_it_is_in_either_run() -> None:
     assert pairs.filter(src_addr="a", dst_addr="c")["kind"].item() == "pp"
 
 
-@pytest.mark.parametrize(("back", "expected"), [(0.029, "other"), (0.031, "dp")])
+@pytest.mark.parametrize(("back", "expected"), [(0.0019, "other"), (0.0021, "dp")])
 def test_what_acknowledges_gradients_is_none(back: float, expected: str) -> None:
     begins = every(PERIOD, count=STEPS, start=700)
     gradients, answers = ring("abcd", begins, size=800 * MB), ring("dcba", begins, size=round(800 * MB * back))

@@ -58,9 +58,20 @@ def between(*rows: tuple[str, str, int, int, int]) -> pl.DataFrame:
     )
 
 
-@pytest.mark.parametrize(("answered", "is_data"), [(0.029, False), (0.031, True)])
-@pytest.mark.parametrize("ports", [(4791, 7000), (7000, 4791), (9000, 4791), None])
-def test_what_acknowledges_is_no_data(answered: float, ports: tuple[int, int] | None, *, is_data: bool) -> None:
+@pytest.mark.parametrize(
+    ("ports", "answered", "is_data"),
+    [
+        ((4791, 7000), 0.029, False),
+        ((4791, 7000), 0.031, True),
+        ((7000, 4791), 0.029, False),
+        ((7000, 4791), 0.031, True),
+        ((9000, 4791), 0.0019, False),
+        ((9000, 4791), 0.0021, True),
+        (None, 0.0019, False),
+        (None, 0.0021, True),
+    ],
+)
+def test_what_acknowledges_is_no_data(ports: tuple[int, int] | None, answered: float, *, is_data: bool) -> None:
     """TCP has the ports turned, RoCEv2 the same ones; a collector may have others, or none."""
     flows = between(
         ("a", "b", 7000, 4791, 60 * LARGE),
@@ -80,3 +91,9 @@ def test_less_data_beside_more_over_another_connection_are_data() -> None:
         ("a", "b", 8000, 4791, LARGE // 4),
     )
     assert carried(flows) == [0, 2]
+
+
+def test_training_beside_a_copy_that_goes_the_other_way_is_data() -> None:
+    """A copy of a hundred times as much, over a connection of its own."""
+    flows = between(("a", "b", 9000, 22, 100 * LARGE), ("b", "a", 7000, 4791, LARGE))
+    assert carried(flows) == [0, 1]
