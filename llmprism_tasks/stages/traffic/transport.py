@@ -62,7 +62,10 @@ def acknowledgements(flows: pl.DataFrame, pairs: pl.DataFrame, ports: pl.DataFra
     found = _are_next_to_nothing(flows, pairs, connections(flows, None), IDLE_SHARE_OF_NIC)
     if ports is None:
         return found
-    return found | _are_next_to_nothing(flows, pairs, connections(flows, ports), MOST_ACKNOWLEDGED)
+    numbers = connections(flows, ports)
+    have_ports: pl.Series = numbers % 2 ** (2 * PORT_BITS) > 0
+    told: pl.Series = found | (have_ports & _are_next_to_nothing(flows, pairs, numbers, MOST_ACKNOWLEDGED))
+    return told
 
 
 def _are_next_to_nothing(flows: pl.DataFrame, pairs: pl.DataFrame, of_flows: pl.Series, most: float) -> pl.Series:

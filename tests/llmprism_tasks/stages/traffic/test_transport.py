@@ -93,6 +93,12 @@ def test_less_data_beside_more_over_another_connection_are_data() -> None:
     assert carried(flows) == [0, 2]
 
 
+@pytest.mark.parametrize(("answered", "is_data"), [(0.0019, False), (0.0021, True)])
+def test_where_ports_are_zero_nobody_knows_the_connection(answered: float, *, is_data: bool) -> None:
+    flows = between(("a", "b", 0, 0, 100 * LARGE), ("b", "a", 0, 0, round(100 * LARGE * answered)))
+    assert carried(flows) == ([0, 1] if is_data else [0])
+
+
 def test_training_beside_a_copy_that_goes_the_other_way_is_data() -> None:
     """A copy of a hundred times as much, over a connection of its own."""
     flows = between(("a", "b", 9000, 22, 100 * LARGE), ("b", "a", 7000, 4791, LARGE))
